@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"syscall"
+
+	"github.com/oklog/run"
+)
+
+// group is a run.Group whose actors stop one by one in the order in which
+// they were added, front doors first; see the contributing guide.
+type group struct{ run.Group }
+
+// add runs fn with a context that survives the parent's cancellation: the
+// group cuts it when its turn comes and waits until fn has returned.
+func (g *group) add(ctx context.Context, fn func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	g.Add(
+		func() error { defer close(done); return fn(ctx) },
+		func(error) { cancel(); <-done },
+	)
+}
+
+// runUntilSignal runs the group until an actor returns, or SIGINT or SIGTERM
+// arrives; the signal is no error.
+func (g *group) runUntilSignal(ctx context.Context) error {
+	g.Add(run.SignalHandler(ctx, os.Interrupt, syscall.SIGTERM))
+	if err := g.Run(); err != nil && !errors.Is(err, run.ErrSignal) {
+		return err
+	}
+	return nil
+}
+
+// newLogger logs text at the given level (debug, info, warn or error) to stderr.
+func newLogger(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, errors.New("--log-level: want debug, info, warn or error, got " + level)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
+}
