@@ -120,3 +120,10 @@ type Probe struct {
 	// Error is why the target could not be scraped, empty when it was.
 	Error string `json:"error,omitempty"`
 }
+
+// ProbeRequest asks a shard for one trial scrape of a target under the scrape
+// settings of its pool. The target need not be assigned to the shard.
+type ProbeRequest struct {
+	Pool   Pool   `json:"pool"`
+	Target Target `json:"target"`
+}

@@ -1,0 +1,84 @@
+// Package statefile keeps one JSON value in one file so that a crash at any
+// moment leaves either the old value or the new one, never a part of it.
+package statefile
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// ErrCorrupt marks a file that is there but does not hold a value.
+var ErrCorrupt = errors.New("state file is corrupt")
+
+// Write replaces the value in path. When it returns nil the value is on disk:
+// the file is synced before it takes its name, and the folder after.
+func Write(path string, value any) (err error) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", path, err)
+	}
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("create the folder of %s: %w", path, err)
+	}
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(tmp.Name()))
+		}
+	}()
+	_, err = tmp.Write(data)
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	if err = os.Rename(tmp.Name(), path); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return syncDir(dir)
+}
+
+// Read fills value from path and reports whether the file was there. A file
+// that cannot be decoded gives an error that wraps ErrCorrupt.
+func Read(path string, value any) (bool, error) {
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", path, err)
+	}
+	if err := json.Unmarshal(data, value); err != nil {
+		return false, fmt.Errorf("read %s: %w: %w", path, ErrCorrupt, err)
+	}
+	return true, nil
+}
+
+// Quarantine moves a corrupt file out of the way and gives its new name.
+func Quarantine(path string) (string, error) {
+	aside := path + ".corrupt"
+	if err := os.Rename(path, aside); err != nil {
+		return "", fmt.Errorf("set %s aside: %w", path, err)
+	}
+	return aside, nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	if err := errors.Join(d.Sync(), d.Close()); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return nil
+}
