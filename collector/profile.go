@@ -1,0 +1,163 @@
+package collector
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/config"
+	"github.com/prometheus/prometheus/discovery"
+	"github.com/prometheus/prometheus/discovery/kubernetes"
+	"go.yaml.in/yaml/v3"
+)
+
+//go:embed profile.yml
+var profile []byte
+
+// profileName stands for a file name in errors about the built-in profile.
+const profileName = "built-in profile"
+
+// Profile is the built-in scrape profile, as YAML.
+func Profile() []byte { return slices.Clone(profile) }
+
+// scrapeDefaults apply where neither a job nor its file's global section says.
+type scrapeDefaults struct {
+	interval, timeout time.Duration
+}
+
+// loadScrapeConfigs reads the built-in profile and then files. A job of a file
+// replaces the profile's job of the same name; two files must not name the
+// same job. The order is that of the profile, then of the files.
+func loadScrapeConfigs(files []string, defaults scrapeDefaults) ([]*config.ScrapeConfig, error) {
+	configs, err := parseScrapeConfigs(profileName, profile, defaults)
+	if err != nil {
+		return nil, err
+	}
+	owner := map[string]string{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("read scrape configuration: %w", err)
+		}
+		own, err := parseScrapeConfigs(file, content, defaults)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range own {
+			if first, ok := owner[c.JobName]; ok {
+				return nil, fmt.Errorf("%s: job_name %q is already in %s; rename one of them", file, c.JobName, first)
+			}
+			owner[c.JobName] = file
+			c.SetDirectory(filepath.Dir(file))
+			if i := slices.IndexFunc(configs, func(b *config.ScrapeConfig) bool { return b.JobName == c.JobName }); i >= 0 {
+				configs[i] = c
+			} else {
+				configs = append(configs, c)
+			}
+		}
+	}
+	return configs, nil
+}
+
+// parseScrapeConfigs parses one file as strictly as Prometheus does. Errors
+// name the file, and the line where the parser knows it.
+func parseScrapeConfigs(name string, content []byte, defaults scrapeDefaults) ([]*config.ScrapeConfig, error) {
+	parsed, err := config.Load(string(content), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", name, oneLine(err))
+	}
+	if len(parsed.ScrapeConfigFiles) > 0 {
+		return nil, fmt.Errorf("%s: scrape_config_files is not followed; name each file with --scrape-config", name)
+	}
+	if len(parsed.RemoteWriteConfigs)+len(parsed.RemoteReadConfigs)+len(parsed.RuleFiles)+len(parsed.AlertingConfig.AlertmanagerConfigs) > 0 {
+		return nil, fmt.Errorf("%s: only global and scrape_configs belong into a scrape configuration; remove remote_write, remote_read, rule_files and alerting", name)
+	}
+	if len(parsed.ScrapeConfigs) == 0 {
+		return nil, fmt.Errorf("%s: scrape_configs is missing or empty", name)
+	}
+	said, err := explicitTimes(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", name, oneLine(err))
+	}
+	var errs []error
+	for i, c := range parsed.ScrapeConfigs {
+		applyTimes(c, said, i, defaults)
+		if err := checkScrapeConfig(c); err != nil {
+			errs = append(errs, fmt.Errorf("%s: job_name %q: %w", name, c.JobName, err))
+		}
+	}
+	return parsed.ScrapeConfigs, errors.Join(errs...)
+}
+
+// times are the intervals and timeouts that a file says itself; after
+// config.Load they cannot be told from Prometheus' defaults.
+type times struct {
+	Interval model.Duration `yaml:"scrape_interval"`
+	Timeout  model.Duration `yaml:"scrape_timeout"`
+}
+
+type fileTimes struct {
+	Global times   `yaml:"global"`
+	Jobs   []times `yaml:"scrape_configs"`
+}
+
+func explicitTimes(content []byte) (said fileTimes, err error) {
+	return said, yaml.Unmarshal(content, &said)
+}
+
+func applyTimes(c *config.ScrapeConfig, said fileTimes, i int, defaults scrapeDefaults) {
+	var job times
+	if i < len(said.Jobs) {
+		job = said.Jobs[i]
+	}
+	if job.Interval == 0 && said.Global.Interval == 0 {
+		c.ScrapeInterval = model.Duration(defaults.interval)
+	}
+	if job.Timeout == 0 && said.Global.Timeout == 0 {
+		c.ScrapeTimeout = model.Duration(defaults.timeout)
+	}
+	c.ScrapeTimeout = min(c.ScrapeTimeout, c.ScrapeInterval)
+}
+
+// checkScrapeConfig refuses what a collector of one cluster cannot honour.
+func checkScrapeConfig(c *config.ScrapeConfig) error {
+	if strings.ContainsAny(c.JobName, "/\n") {
+		return errors.New("job_name must not contain a slash or a line break")
+	}
+	for _, sd := range c.ServiceDiscoveryConfigs {
+		switch sd := sd.(type) {
+		case discovery.StaticConfig:
+		case *kubernetes.SDConfig:
+			if sd.KubeConfig != "" || sd.APIServer.URL != nil {
+				return errors.New("kubernetes_sd_configs: remove kubeconfig_file and api_server; the collector knows its cluster")
+			}
+			if sd.NamespaceDiscovery.IncludeOwnNamespace {
+				return errors.New("kubernetes_sd_configs: own_namespace has no meaning here; list the namespace under names")
+			}
+		default:
+			return fmt.Errorf("%s_sd_configs is not supported; use kubernetes_sd_configs or static_configs", sd.Name())
+		}
+	}
+	return checkIdentity(c.HTTPClientConfig)
+}
+
+var (
+	whitespace   = regexp.MustCompile(`\s+`)
+	unknownField = regexp.MustCompile(`field (\S+) not found in type \S+`)
+)
+
+// oneLine turns the parser's multi-line errors into one line.
+func oneLine(err error) string {
+	s := strings.TrimPrefix(err.Error(), "yaml: ")
+	s = strings.TrimPrefix(s, "unmarshal errors:")
+	s = unknownField.ReplaceAllString(s, "unknown field $1")
+	return strings.TrimSpace(whitespace.ReplaceAllString(s, " "))
+}
