@@ -118,3 +118,6 @@ func cut(s string) string {
 	}
 	return s[:n]
 }
+
+// Text is the tokens of text separated by spaces: what a full-text index is fed.
+func Text(text string) string { return strings.Join(Tokens(text), " ") }

@@ -12,7 +12,7 @@ import (
 // term gives a token its meaning for a field; fielded says that the field was
 // named and not taken for granted.
 func term(f Field, t token, fielded bool) (Expr, error) {
-	if fielded && t.kind == tokWord && len(t.parts) == 2 && t.text() == "*" {
+	if fielded && t.kind == tokWord && len(t.parts) > 1 && strings.Join(t.parts, "") == "" {
 		return Exists{f}, nil
 	}
 	switch f.Type {
