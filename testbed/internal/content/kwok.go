@@ -1,0 +1,46 @@
+package content
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+
+	"github.com/fleetwatch-io/fleetwatch/testbed/internal/control"
+	"github.com/fleetwatch-io/fleetwatch/testbed/internal/layout"
+)
+
+//go:embed kwok/stages.yaml
+var stages string
+
+//go:embed kwok/metrics.yaml
+var nodeMetrics string
+
+// KWOKConfig is the configuration file of KWOK: stages of nodes and pods, and
+// the metrics of each node's kubelet.
+func KWOKConfig() string {
+	return strings.TrimSpace(stages) + "\n---\n" + strings.TrimSpace(nodeMetrics) + "\n"
+}
+
+// KWOK is the arguments of kwok. It manages the nodes whose heartbeat is on:
+// taking the label off a node lets its lease run out.
+func KWOK(c layout.Cluster) []string {
+	return []string{
+		"--kubeconfig=" + c.ClientConfig("kwok"),
+		"--config=" + c.Path("kwok.yaml"),
+		"--manage-nodes-with-label-selector=" + LabelHeartbeat + "=" + HeartbeatOn,
+		fmt.Sprintf("--node-lease-duration-seconds=%d", control.NodeLease),
+		"--cidr=" + layout.PodCIDR,
+		"--node-ip=127.0.0.1",
+		fmt.Sprintf("--server-address=127.0.0.1:%d", c.KWOKPort()),
+		"-v=WARN",
+	}
+}
+
+// KubeStateMetrics is the arguments of kube-state-metrics.
+func KubeStateMetrics(c layout.Cluster) []string {
+	return []string{
+		"--kubeconfig=" + c.ClientConfig("kube-state-metrics"),
+		"--host=127.0.0.1", fmt.Sprintf("--port=%d", c.KSMPort()),
+		"--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", c.KSMTelemetryPort()),
+	}
+}
