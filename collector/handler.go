@@ -2,6 +2,7 @@ package collector
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 )
 
@@ -28,6 +29,7 @@ func (c *Collector) serveList(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(s.body)))
 	_, _ = w.Write(s.body) // the sharder went away: it will ask again
 }
 
