@@ -34,7 +34,8 @@ type Record struct {
 	Kind    string `json:"record"`
 	Cluster string `json:"cluster"`
 	// Time is when it happened, as far as the Event tells; UTC.
-	Time      time.Time `json:"time"`
+	Time time.Time `json:"time"`
+	// FirstTime and LastTime are as the Event's author set them.
 	FirstTime time.Time `json:"first_time,omitzero"`
 	LastTime  time.Time `json:"last_time,omitzero"`
 	Type      string    `json:"type,omitempty"`
@@ -87,7 +88,7 @@ type EventKey struct {
 // Seen is what the newest durable record of an Event says of it.
 type Seen struct {
 	Count           int64
-	Time            time.Time
+	LastTime        time.Time
 	ResourceVersion string
 }
 

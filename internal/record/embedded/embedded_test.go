@@ -76,7 +76,7 @@ func ids(t *testing.T, s *embedded.Store, text string) []string {
 
 func event(uid string, at time.Time, count int64) record.Record {
 	return record.Record{
-		ID: record.NewID(uid, fmt.Sprint(count)), Kind: record.KindEvent, Cluster: "a", Time: at, Message: "m", Count: count,
+		ID: record.NewID(uid, fmt.Sprint(count)), Kind: record.KindEvent, Cluster: "a", Time: at, LastTime: at, Message: "m", Count: count,
 		Occurrences: 1, Event: record.Event{UID: uid, ResourceVersion: fmt.Sprint(100 + count)},
 	}
 }
@@ -106,7 +106,7 @@ func TestPositionAndSeenSurviveReopening(t *testing.T) {
 	}
 	old := base.Add(-48 * time.Hour)
 	seen, err := s.Seen(t.Context(), "a", []record.EventKey{{UID: "u1", Created: old}, {UID: "u2", Created: old}, {UID: "u3", Created: old}, {UID: "u2x", Created: base}})
-	if err != nil || len(seen) != 2 || seen["u1"].Count != 4 || seen["u2"].Count != 9 || seen["u1"].ResourceVersion != "104" || !seen["u1"].Time.Equal(base) {
+	if err != nil || len(seen) != 2 || seen["u1"].Count != 4 || seen["u2"].Count != 9 || seen["u1"].ResourceVersion != "104" || !seen["u1"].LastTime.Equal(base) {
 		t.Errorf("seen %+v, %v", seen, err)
 	}
 	if seen, err = s.Seen(t.Context(), "A", []record.EventKey{{UID: "u1", Created: old}}); err != nil || len(seen) != 0 {

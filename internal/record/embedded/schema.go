@@ -60,7 +60,7 @@ const (
 	insertRecord = `INSERT INTO records (` + columns + `)
 		VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO NOTHING`
 	insertWords = `INSERT INTO words (rowid, message) VALUES (?, ?)`
-	selectSeen  = `SELECT count, time, resource_version FROM records
+	selectSeen  = `SELECT count, last_time, resource_version FROM records
 		WHERE event_uid = ? AND cluster = ? COLLATE BINARY ORDER BY seq DESC LIMIT 1`
 	selectNew = `SELECT seq, ` + columns + ` FROM records WHERE seq > ? ORDER BY seq LIMIT ?`
 )

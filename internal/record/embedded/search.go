@@ -54,7 +54,7 @@ func lookUp(ctx context.Context, db *sql.DB, cluster string, uids []string, seen
 		case err != nil:
 			return err
 		default:
-			sn.Time = fromNanos(at)
+			sn.LastTime = fromNanos(at)
 			seen[uid] = sn
 		}
 	}
