@@ -76,7 +76,7 @@ func validate(sources []Source) error {
 		switch {
 		case source.Name == "":
 			return errors.New("inspect: a cluster has no name")
-		case source.Config == nil:
+		case source.Config == nil && source.Err == nil:
 			return fmt.Errorf("inspect: cluster %s has no client configuration", source.Name)
 		case seen[source.Name]:
 			return fmt.Errorf("inspect: cluster %s is given twice", source.Name)

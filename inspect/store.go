@@ -155,8 +155,12 @@ func (s *Store) Get(id string) (*Report, error) {
 func (s *Store) path(id string) string { return filepath.Join(s.dir, id+".json") }
 
 // WriteFile writes a file whole or not at all: next to its place first, to
-// disk, then renamed.
+// disk, then renamed. What exists and is no ordinary file, such as /dev/stdout,
+// is written to and not replaced.
 func WriteFile(path string, text []byte) (err error) {
+	if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
+		return writeInto(path, text)
+	}
 	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
@@ -171,4 +175,13 @@ func WriteFile(path string, text []byte) (err error) {
 		return err
 	}
 	return os.Rename(temporary.Name(), path)
+}
+
+func writeInto(path string, text []byte) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	return errors.Join(err, file.Close())
 }

@@ -56,19 +56,19 @@ const (
 
 // Check is one entry of the catalogue.
 type Check struct {
-	ID       string
-	Title    string
-	Category Category
+	ID       string   `json:"id"`
+	Title    string   `json:"title"`
+	Category Category `json:"category"`
 	// Severity is the heaviest that a finding of the check can have. It is
 	// what counts when the check's coverage is computed.
-	Severity Severity
+	Severity Severity `json:"severity"`
 	// Reads must all have succeeded. Also are read when they are there.
-	Reads []snapshot.Resource
-	Also  []snapshot.Resource
+	Reads []snapshot.Resource `json:"reads"`
+	Also  []snapshot.Resource `json:"also_reads,omitempty"`
 	// Threshold and Source are for people: the line, and who drew it.
-	Threshold string
-	Source    string
-	Remedy    string
+	Threshold string `json:"threshold"`
+	Source    string `json:"source"`
+	Remedy    string `json:"remedy"`
 
 	eval func(*input) outcome
 }

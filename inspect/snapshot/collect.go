@@ -1,8 +1,10 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -19,6 +21,8 @@ type Source struct {
 	// Name is the value of the cluster label.
 	Name   string
 	Config *rest.Config
+	// Err is why there is no Config: the snapshot then says so.
+	Err error
 }
 
 // Options bound a collection. The zero value of a field takes its default.
@@ -51,22 +55,14 @@ type Progress struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.Timeout = orDefault(o.Timeout, time.Minute)
-	o.RequestTimeout = orDefault(o.RequestTimeout, 15*time.Second)
-	o.ProbeTimeout = orDefault(o.ProbeTimeout, 3*time.Second)
-	o.PageSize = orDefault(o.PageSize, 1000)
-	o.MaxItems = orDefault(o.MaxItems, 200_000)
-	o.MetricsWindow = orDefault(o.MetricsWindow, 5*time.Second)
-	o.UserAgent = orDefault(o.UserAgent, "fleetwatch-inspect")
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
+	o.RequestTimeout = cmp.Or(o.RequestTimeout, 15*time.Second)
+	o.ProbeTimeout = cmp.Or(o.ProbeTimeout, 3*time.Second)
+	o.PageSize = cmp.Or(o.PageSize, 1000)
+	o.MaxItems = cmp.Or(o.MaxItems, 200_000)
+	o.MetricsWindow = cmp.Or(o.MetricsWindow, 5*time.Second)
+	o.UserAgent = cmp.Or(o.UserAgent, "fleetwatch-inspect")
 	return o
-}
-
-func orDefault[T comparable](value, fallback T) T {
-	var zero T
-	if value == zero {
-		return fallback
-	}
-	return value
 }
 
 // concurrency is how many reads of one cluster run at once.
@@ -80,6 +76,12 @@ const abandonAfter = 3 * time.Second
 // seconds, and always a snapshot: trouble stands in Unreachable and Reads.
 func Collect(ctx context.Context, source Source, options Options) *Snapshot {
 	options = options.withDefaults()
+	if source.Err != nil || source.Config == nil {
+		now := time.Now().UTC()
+		problem := classify(cmp.Or(source.Err, errors.New("no client configuration")))
+		problem.Reason = ReasonConfig
+		return &Snapshot{Cluster: source.Name, Started: now, Finished: now, Reads: map[Resource]Read{}, Unreachable: problem}
+	}
 	ctx, cancel := context.WithTimeout(ctx, options.Timeout)
 	defer cancel()
 	started := time.Now()
