@@ -52,7 +52,11 @@ func (c *cluster) bringUp(ctx context.Context) error {
 	if err := c.clearHolds(); err != nil {
 		return err
 	}
-	if err := os.WriteFile(c.Path("kwok.yaml"), []byte(content.KWOKConfig()), 0o644); err != nil {
+	kwokConfig, err := content.KWOKConfig()
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(c.Path("kwok.yaml"), []byte(kwokConfig), 0o644); err != nil {
 		return err
 	}
 	p := c.processes()
@@ -79,8 +83,11 @@ func (c *cluster) bringUp(ctx context.Context) error {
 	if err := c.createNodes(ctx); err != nil {
 		return err
 	}
-	c.say("%d nodes are registered", len(c.Nodes()))
 	c.start(p.workloads...)
+	if err := poll(ctx, 100*time.Millisecond, func() error { return c.nodesReady(ctx) }); err != nil {
+		return err
+	}
+	c.say("%d nodes are Ready", len(c.Nodes()))
 	c.startMirroring(ctx)
 	if err := c.fill(ctx); err != nil {
 		return err
@@ -125,6 +132,7 @@ func (c *cluster) connect() error {
 		return err
 	}
 	config.QPS, config.Burst, config.Timeout, config.UserAgent = clientQPS, clientBurst, clientTimeout, "testbed"
+	config.WarningHandler = rest.NoWarnings{} // EndpointSlices of names are deprecated, and the only ones that take loopback
 	typed := rest.CopyConfig(config)
 	typed.ContentType = "application/vnd.kubernetes.protobuf"
 	if c.client, err = kubernetes.NewForConfig(typed); err != nil {

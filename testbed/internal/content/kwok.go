@@ -12,13 +12,27 @@ import (
 //go:embed kwok/stages.yaml
 var stages string
 
-//go:embed kwok/metrics.yaml
-var nodeMetrics string
+//go:embed kwok/usage.yaml
+var usage string
 
 // KWOKConfig is the configuration file of KWOK: stages of nodes and pods, and
 // the metrics of each node's kubelet.
-func KWOKConfig() string {
-	return strings.TrimSpace(stages) + "\n---\n" + strings.TrimSpace(nodeMetrics) + "\n"
+func KWOKConfig() (string, error) {
+	documents := []string{stages, usage}
+	for _, page := range []struct {
+		path  string
+		lines []series
+	}{{"metrics", kubeletPage()}, {"metrics/resource", resourcePage()}, {"metrics/cadvisor", cadvisorPage()}} {
+		text, err := metricObject(page.path, page.lines)
+		if err != nil {
+			return "", fmt.Errorf("render metrics of page %s: %w", page.path, err)
+		}
+		documents = append(documents, text)
+	}
+	for i := range documents {
+		documents[i] = strings.TrimSpace(documents[i])
+	}
+	return strings.Join(documents, "\n---\n") + "\n", nil
 }
 
 // KWOK is the arguments of kwok. It manages the nodes whose heartbeat is on:

@@ -132,10 +132,10 @@ func (s *servers) handler(node string) http.Handler {
 	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }
 	mux.HandleFunc("GET /healthz", ok)
 	mux.HandleFunc("GET /healthz/{check}", ok)
-	mux.Handle("GET /metrics", s.metrics.handler(node, "metrics"))
-	mux.Handle("GET /metrics/resource", s.metrics.handler(node, "metrics/resource"))
-	mux.Handle("GET /metrics/cadvisor", s.metrics.handler(node, "metrics/cadvisor"))
-	mux.HandleFunc("GET /metrics/probes", func(w http.ResponseWriter, _ *http.Request) { s.serveProbes(w, node) })
+	mux.HandleFunc("GET /metrics", s.metrics.handler(node, "metrics", func() []byte { return s.histograms(node) }))
+	mux.HandleFunc("GET /metrics/resource", s.metrics.handler(node, "metrics/resource", nil))
+	mux.HandleFunc("GET /metrics/cadvisor", s.metrics.handler(node, "metrics/cadvisor", nil))
+	mux.HandleFunc("GET /metrics/probes", func(w http.ResponseWriter, r *http.Request) { writePage(w, r, s.probes(node)) })
 	mux.HandleFunc("GET /pods", func(w http.ResponseWriter, _ *http.Request) { s.servePods(w, node) })
 	return mux
 }
