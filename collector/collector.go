@@ -94,9 +94,9 @@ func New(cfg Config) (*Collector, error) {
 	t := newTransports(cfg.REST, idle)
 	var jobs []*job
 	for _, c := range configs {
-		j, err := newJob(cfg.Cluster, c, t)
+		j, err := newJob(cfg.Cluster, c.ScrapeConfig, t)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: job_name %q: %w", c.file, c.JobName, err)
 		}
 		jobs = append(jobs, j)
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -32,6 +34,7 @@ type fakeAPI struct {
 
 	mu       sync.Mutex
 	server   *httptest.Server
+	pem      []byte // its certificate
 	version  int
 	objects  map[string]map[string]runtime.Object // resource -> namespace/name -> object
 	watchers map[chan fakeEvent]string            // -> resource
@@ -64,9 +67,11 @@ func (f *fakeAPI) start() {
 	server.Listener.Close()
 	server.Listener = listener
 	server.EnableHTTP2 = true
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
 	server.StartTLS()
 	f.mu.Lock()
 	f.server = server
+	f.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	f.mu.Unlock()
 }
 
@@ -89,7 +94,7 @@ func (f *fakeAPI) stop() {
 func (f *fakeAPI) ca() []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.server.Certificate().Raw})
+	return f.pem
 }
 
 func (f *fakeAPI) config() *rest.Config {
@@ -229,4 +234,15 @@ func apiVersion(path string) string {
 		return parts[1]
 	}
 	return parts[1] + "/" + parts[2]
+}
+
+// watches counts the open watches by resource.
+func (f *fakeAPI) watches() map[string]int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	open := map[string]int{}
+	for _, resource := range f.watchers {
+		open[resource]++
+	}
+	return open
 }

@@ -127,7 +127,7 @@ func (g *gateway) release() {
 }
 
 func (g *gateway) fetch(ctx context.Context, header http.Header, e endpoint) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.target.Address, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.url.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("make the request: %w", err)
 	}

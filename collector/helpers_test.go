@@ -20,12 +20,15 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"go.uber.org/goleak"
+	"k8s.io/klog/v2"
 
 	"github.com/fleetwatch-io/fleetwatch/collector"
 	"github.com/fleetwatch-io/fleetwatch/internal/target"
 )
 
 func TestMain(m *testing.M) {
+	klog.LogToStderr(false)
+	klog.SetOutput(io.Discard) // outages are what some tests are about
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreTopFunction("k8s.io/klog/v2.(*flushDaemon).run.func1"),
 		goleak.IgnoreTopFunction("internal/poll.runtime_pollWait"), // idle connections of shared transports

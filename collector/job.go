@@ -39,11 +39,11 @@ type job struct {
 func newJob(cluster string, c *config.ScrapeConfig, t *transports) (*job, error) {
 	trips, err := t.forJob(c.JobName, c.HTTPClientConfig)
 	if err != nil {
-		return nil, fmt.Errorf("job_name %q: %w", c.JobName, err)
+		return nil, err
 	}
 	pool, err := newPool(cluster, c)
 	if err != nil {
-		return nil, fmt.Errorf("job_name %q: %w", c.JobName, err)
+		return nil, err
 	}
 	return &job{
 		name: c.JobName, cluster: cluster, config: c, pool: pool,
@@ -116,19 +116,32 @@ func (j *job) endpoint(lset labels.Labels, entry, group model.LabelSet) endpoint
 		}
 	})
 	final[clusterLabel] = j.cluster
-	address := u.String()
 	return endpoint{
 		url: u,
 		job: j,
 		target: target.Target{
-			ID:      targetID(j.pool.Name, address, final),
+			ID:      targetID(j.pool.Name, u.String(), final),
 			Cluster: j.cluster,
 			Job:     final[model.JobLabel],
 			Pool:    j.pool.Name,
-			Address: address,
+			Address: j.shown(u),
 			Labels:  final,
 		},
 	}
+}
+
+// shown is the URL for people: without the parameters that the job's
+// configuration sets, for those may be secrets.
+func (j *job) shown(u *url.URL) string {
+	if len(j.config.Params) == 0 {
+		return u.String()
+	}
+	short, query := *u, u.Query()
+	for name := range j.config.Params {
+		query.Del(name)
+	}
+	short.RawQuery = query.Encode()
+	return short.String()
 }
 
 // targetID hashes what makes a target this one: pool, URL and final labels.

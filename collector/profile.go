@@ -33,13 +33,23 @@ type scrapeDefaults struct {
 	interval, timeout time.Duration
 }
 
+// sourced is a scrape_config and where it comes from.
+type sourced struct {
+	*config.ScrapeConfig
+	file string
+}
+
 // loadScrapeConfigs reads the built-in profile and then files. A job of a file
 // replaces the profile's job of the same name; two files must not name the
 // same job. The order is that of the profile, then of the files.
-func loadScrapeConfigs(files []string, defaults scrapeDefaults) ([]*config.ScrapeConfig, error) {
-	configs, err := parseScrapeConfigs(profileName, profile, defaults)
+func loadScrapeConfigs(files []string, defaults scrapeDefaults) ([]sourced, error) {
+	builtIn, err := parseScrapeConfigs(profileName, profile, defaults)
 	if err != nil {
 		return nil, err
+	}
+	configs := make([]sourced, 0, len(builtIn))
+	for _, c := range builtIn {
+		configs = append(configs, sourced{c, profileName})
 	}
 	owner := map[string]string{}
 	for _, file := range files {
@@ -57,10 +67,10 @@ func loadScrapeConfigs(files []string, defaults scrapeDefaults) ([]*config.Scrap
 			}
 			owner[c.JobName] = file
 			c.SetDirectory(filepath.Dir(file))
-			if i := slices.IndexFunc(configs, func(b *config.ScrapeConfig) bool { return b.JobName == c.JobName }); i >= 0 {
-				configs[i] = c
+			if i := slices.IndexFunc(configs, func(b sourced) bool { return b.JobName == c.JobName }); i >= 0 {
+				configs[i] = sourced{c, file}
 			} else {
-				configs = append(configs, c)
+				configs = append(configs, sourced{c, file})
 			}
 		}
 	}
