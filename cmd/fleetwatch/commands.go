@@ -6,6 +6,10 @@ import "github.com/spf13/cobra"
 func commands() []*cobra.Command {
 	return []*cobra.Command{
 		newUpCommand(),
+		newClustersCommand(),
+		newTargetsCommand(),
+		newShardsCommand(),
+		newEventsCommand(),
 		newInspectCommand(),
 		newCollectorCommand(),
 		newShardCommand(),

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"syscall"
@@ -36,10 +37,12 @@ func (g *group) runUntilSignal(ctx context.Context) error {
 }
 
 // newLogger logs text at the given level (debug, info, warn or error) to stderr.
-func newLogger(level string) (*slog.Logger, error) {
+func newLogger(level string) (*slog.Logger, error) { return newLoggerTo(os.Stderr, level) }
+
+func newLoggerTo(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		return nil, errors.New("--log-level: want debug, info, warn or error, got " + level)
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }

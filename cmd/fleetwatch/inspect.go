@@ -227,12 +227,7 @@ func (o *inspectOptions) sources() ([]inspect.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	sources := make([]inspect.Source, len(clusters))
-	for i, cluster := range clusters {
-		config, err := cluster.RESTConfig()
-		sources[i] = inspect.Source{Name: cluster.ID, Config: config, Err: err}
-	}
-	return sources, nil
+	return inspectSources(clusters), nil
 }
 
 func (o *inspectOptions) write(report *inspect.Report) error {
