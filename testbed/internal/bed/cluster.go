@@ -193,6 +193,8 @@ func (c *cluster) changed(one *child, s proc.State) {
 	switch {
 	case s.Phase == proc.Held && before.Phase != proc.Held:
 		c.say("%s is held down by a fault", s.Name)
+	case s.Phase == proc.Waiting && before.Phase == proc.Held:
+		c.say("%s is let go and starts again", s.Name)
 	case s.Phase == proc.Waiting && s.LastExit != "" && before.Phase != proc.Waiting:
 		c.say("%s ended by itself: %s; restarting; see %s", s.Name, s.LastExit, one.Spec().Log)
 	case s.Phase == proc.Ready && before.Phase == proc.Running && s.Restarts > 0:

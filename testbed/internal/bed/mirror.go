@@ -23,18 +23,18 @@ func (c *cluster) startMirroring(ctx context.Context) {
 	c.background.Go(func() {
 		tick := time.NewTicker(mirrorEvery)
 		defer tick.Stop()
-		told := ""
+		told := false
 		for {
 			err := c.mirror(ctx)
 			switch {
-			case err == nil:
-				told = ""
 			case ctx.Err() != nil:
 				return
-			case told == "":
-				told = err.Error()
-				c.say("pods of processes cannot be shown for now: %v", err)
+			case err != nil && !told:
+				c.say("pods of processes are out of date: %v", err)
+			case err == nil && told:
+				c.say("pods of processes are up to date again")
 			}
+			told = err != nil
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

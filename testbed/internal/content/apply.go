@@ -160,3 +160,9 @@ func Apply(ctx context.Context, client dynamic.Interface, objects []*unstructure
 	}
 	return nil
 }
+
+// Known says whether Apply can write an object of this kind.
+func Known(u *unstructured.Unstructured) error {
+	_, _, err := resourceOf(u)
+	return err
+}
