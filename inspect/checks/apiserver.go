@@ -139,7 +139,7 @@ func serverErrors(in *input) outcome {
 		notes = append(notes, fmt.Sprintf("%.0f requests %s, %s server errors", total, over.text, percent(bad, total)))
 		for _, t := range []tier{{Critical, 0.05}, {High, 0.01}} {
 			if bad/total > t.over && bad >= 10 {
-				r.add(t.severity, Object{Kind: "APIServer", Name: scrape.Instance}, percent(bad, total), percent(t.over, 1),
+				r.add(over.temper(t.severity, bad), Object{Kind: "APIServer", Name: scrape.Instance}, percent(bad, total), percent(t.over, 1),
 					"%.0f of %.0f requests ended in a server error %s", bad, total, over.text)
 				break
 			}
@@ -164,7 +164,7 @@ func rejections(in *input) outcome {
 			refused := over.increase(scrape, rejected, "priority_level", level)
 			total := refused + over.increase(scrape, dispatched, "priority_level", level)
 			if refused >= 10 && refused/total > 0.01 {
-				r.add(High, Object{Kind: "PriorityLevelConfiguration", Name: level}, percent(refused, total), "1 %",
+				r.add(over.temper(High, refused), Object{Kind: "PriorityLevelConfiguration", Name: level}, percent(refused, total), "1 %",
 					"%.0f of %.0f requests rejected %s", refused, total, over.text)
 			}
 		}
@@ -270,13 +270,14 @@ func storageLatency(in *input) outcome {
 	var notes []string
 	for _, scrape := range in.scrapes(snapshot.ComponentAPIServer) {
 		over := choose(scrape, name+"_count")
-		p99, ok := quantile(0.99, over.buckets(scrape, name))
+		buckets := over.buckets(scrape, name)
+		p99, ok := quantile(0.99, buckets)
 		if !ok || math.IsNaN(p99) {
 			return unknown("the API server does not export %s", name)
 		}
 		notes = append(notes, fmt.Sprintf("p99 %s %s", seconds(p99), over.text))
 		if p99 > 1 {
-			r.add(High, Object{Kind: "APIServer", Name: scrape.Instance}, seconds(p99), "1 s", "p99 of requests to etcd %s", over.text)
+			r.add(over.temper(High, above(buckets, 1)), Object{Kind: "APIServer", Name: scrape.Instance}, seconds(p99), "1 s", "p99 of requests to etcd %s", over.text)
 		}
 	}
 	return r.outcome("%s", strings.Join(notes, "; "))

@@ -30,7 +30,7 @@ func controlPlaneChecks() []Check {
 		{
 			ID: "CP-06", Title: "Control plane pods are ready and do not restart", Category: ControlPlane, Severity: High,
 			Reads:     []snapshot.Resource{snapshot.Pods},
-			Threshold: "not ready, or a restart within 24 h", Source: "kube-jarvis, TKE",
+			Threshold: "not ready, or 3 restarts with the last within 10 min high; any restart within 24 h medium", Source: "kube-jarvis, TKE",
 			Remedy: "Read the previous log of the named pod: kubectl -n kube-system logs --previous POD.",
 			eval:   controlPlaneRestarts,
 		},
@@ -144,7 +144,11 @@ func controlPlaneRestarts(in *input) outcome {
 		}
 		for _, c := range pod.Containers {
 			if c.Restarts > 0 && c.LastExit != nil && now.Sub(c.LastExit.Finished) < 24*time.Hour {
-				r.add(High, podObject(pod), fmt.Sprintf("%d restarts", c.Restarts), "none within 24 h",
+				severity := Medium // one restart that is over is a warning, not a reason to stop
+				if c.Restarts >= 3 && crashedLately(&c, now) {
+					severity = High
+				}
+				r.add(severity, podObject(pod), plural(int64(c.Restarts), "restart"), "none within 24 h",
 					"container %s ended %s ago with exit code %d (%s)", c.Name, age(now.Sub(c.LastExit.Finished)), c.LastExit.Code, c.LastExit.Reason)
 			}
 		}

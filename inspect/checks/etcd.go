@@ -123,7 +123,7 @@ func memberStates(in *input) (down map[string]string, up, unseen []string) {
 		switch {
 		case !ready(pod):
 			down[pod.Name] = "pod is not ready" + because(pod.Ready)
-		case asked && probe.Problem == nil && !probe.OK:
+		case asked && probe.Problem == nil && !probe.OK && !alarmed(probe):
 			down[pod.Name] = "/health says " + answer(probe)
 		case asked && probe.Problem != nil && !probe.NodeLocal && (answered || hosts[probe.Host]):
 			down[pod.Name] = "/health does not answer: " + probe.Problem.String()
@@ -135,6 +135,9 @@ func memberStates(in *input) (down map[string]string, up, unseen []string) {
 	}
 	return down, up, unseen
 }
+
+// alarmed is true for a member that works and only repeats the cluster's alarm.
+func alarmed(probe snapshot.Probe) bool { return strings.Contains(strings.ToUpper(probe.Body), "ALARM") }
 
 func etcdMembers(in *input) outcome {
 	down, up, unseen := memberStates(in)
@@ -213,14 +216,16 @@ func latencyTiers(name string, tiers ...tier) func(*input) outcome {
 		var notes []string
 		for _, scrape := range in.scrapes(snapshot.ComponentEtcd) {
 			over := choose(scrape, name+"_count")
-			p99, ok := quantile(0.99, over.buckets(scrape, name))
+			buckets := over.buckets(scrape, name)
+			p99, ok := quantile(0.99, buckets)
 			if !ok {
 				return unknown("%s does not export %s", scrape.Instance, name)
 			}
 			notes = append(notes, fmt.Sprintf("%s p99 %s %s", scrape.Instance, seconds(p99), over.text))
 			for _, t := range tiers {
 				if p99 > t.over {
-					r.add(t.severity, member(scrape.Instance), seconds(p99), seconds(t.over), "p99 of %s %s", name, over.text)
+					severity := over.temper(t.severity, above(buckets, t.over))
+					r.add(severity, member(scrape.Instance), seconds(p99), seconds(t.over), "p99 of %s %s", name, over.text)
 					break
 				}
 			}
@@ -312,7 +317,7 @@ func etcdAlarms(in *input) outcome {
 			continue
 		}
 		seen++
-		if upper := strings.ToUpper(probe.Body); strings.Contains(upper, "ALARM") {
+		if alarmed(probe) {
 			r.add(Critical, member(probe.Pod), probe.Body, "no alarm", "etcd has raised an alarm")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/fleetwatch-io/fleetwatch/inspect/snapshot"
 )
@@ -42,10 +43,27 @@ func windowed(scrape *snapshot.Scrape) bool {
 	return ok && ok2 && first == second
 }
 
+// young is the age below which a process's totals are those of its start.
+const young = 10 * time.Minute
+
+// sustained is how many slow requests between two reads make more than a blip.
+const sustained = 5
+
 // span says over which time a counter was compared.
 type span struct {
 	window bool
-	text   string
+	// young is true for totals of a process that has just started.
+	young bool
+	text  string
+}
+
+// temper lowers a blocking severity that the observations do not carry: those
+// of a start, and a few slow ones in a window of seconds, only advise.
+func (s span) temper(severity Severity, slow float64) Severity {
+	if severity.Gating() && (s.young || s.window && slow < sustained) {
+		return Medium
+	}
+	return severity
 }
 
 // choose takes the window between the two reads when count grew enough in
@@ -54,14 +72,15 @@ func choose(scrape *snapshot.Scrape, count string) span {
 	if windowed(scrape) {
 		first, second := sum(scrape.First, count), sum(scrape.Second, count)
 		if second-first >= enough {
-			return span{true, fmt.Sprintf("over %.0f s", scrape.Second.At.Sub(scrape.First.At).Seconds())}
+			return span{window: true, text: fmt.Sprintf("over %.0f s", scrape.Second.At.Sub(scrape.First.At).Seconds())}
 		}
 	}
 	newest := latest(scrape)
 	if start, ok := newest.Value("process_start_time_seconds"); ok {
-		return span{false, fmt.Sprintf("since the process started %.1f h ago", (float64(newest.At.Unix())-start)/3600)}
+		ago := time.Duration((float64(newest.At.Unix()) - start) * float64(time.Second))
+		return span{young: ago < young, text: "since the process started " + age(ago) + " ago"}
 	}
-	return span{false, "since the process started"}
+	return span{text: "since the process started"}
 }
 
 // sum adds up a counter's series; the given pairs select among them.
@@ -132,6 +151,20 @@ func quantile(q float64, all []bucket) (float64, bool) {
 		return all[at].upper, true
 	}
 	return lower + (all[at].upper-lower)*(rank-below)/inside, true
+}
+
+// above counts the observations over a line, as far as the buckets tell.
+func above(all []bucket, line float64) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	total, under := all[len(all)-1].count, 0.0
+	for _, b := range all {
+		if b.upper <= line {
+			under = b.count
+		}
+	}
+	return total - under
 }
 
 // seconds prints a latency.
