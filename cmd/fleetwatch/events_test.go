@@ -122,10 +122,7 @@ func TestEventsPages(t *testing.T) {
 }
 
 // notifier tells when a line arrives.
-type notifier struct {
-	bytes.Buffer
-	lines chan string
-}
+type notifier struct{ lines chan string }
 
 func (n *notifier) Write(p []byte) (int, error) {
 	for line := range strings.Lines(string(p)) {
