@@ -34,15 +34,23 @@ type Binaries struct {
 	APIServer        string // "" means Self
 	KWOK             string
 	KubeStateMetrics string
+	CoreDNS          string // "" leaves it out
+	NodeExporter     string // "" leaves it out
 }
 
-// FindBinaries looks for KWOK and kube-state-metrics in dir, and for etcd and
+// FindBinaries looks for KWOK and kube-state-metrics in dir, for CoreDNS and
+// node-exporter, which a testbed can do without, and for etcd and
 // kube-apiserver in assets if that is set.
 func FindBinaries(self, dir, assets string) (Binaries, error) {
 	b := Binaries{Self: self, KWOK: filepath.Join(dir, "kwok"), KubeStateMetrics: filepath.Join(dir, "kube-state-metrics")}
 	for _, path := range []string{b.KWOK, b.KubeStateMetrics} {
 		if _, err := os.Stat(path); err != nil {
 			return Binaries{}, fmt.Errorf("program %s is missing; build it with: make bin/%s, or say where it is with --bin-dir", path, filepath.Base(path))
+		}
+	}
+	for name, to := range map[string]*string{"coredns": &b.CoreDNS, "node-exporter": &b.NodeExporter} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			*to = filepath.Join(dir, name)
 		}
 	}
 	if assets != "" {
@@ -78,6 +86,11 @@ func Run(ctx context.Context, c Config) error {
 	defer release()
 	if err := checkPorts(c.Options); err != nil {
 		return err
+	}
+	for name, path := range map[string]string{"coredns": c.Binaries.CoreDNS, "node-exporter": c.Binaries.NodeExporter} {
+		if path == "" {
+			fmt.Fprintf(c.Out, "%s is not there and is left out; build it with: make bin/%s\n", name, name)
+		}
 	}
 	b := &bed{config: c, spawner: proc.NewSpawner(), started: time.Now()}
 	for _, l := range c.Options.ClusterList() {

@@ -59,6 +59,9 @@ func (c *cluster) bringUp(ctx context.Context) error {
 	if err := os.WriteFile(c.Path("kwok.yaml"), []byte(kwokConfig), 0o644); err != nil {
 		return err
 	}
+	if err := os.WriteFile(c.Path("Corefile"), []byte(content.Corefile(c.Cluster)), 0o644); err != nil {
+		return err
+	}
 	p := c.processes()
 	for _, stage := range []struct {
 		name  string

@@ -70,7 +70,7 @@ func (c *cluster) register(ctx context.Context, n layout.Node, was *corev1.Node)
 
 // fill creates the workloads.
 func (c *cluster) fill(ctx context.Context) error {
-	files := []string{"20-processes", "40-demo"}
+	files := append([]string{"20-processes", "40-demo"}, c.optional()...)
 	if c.Options().Broken {
 		files = append(files, "60-broken")
 	} else if err := c.client.CoreV1().Namespaces().Delete(ctx, "demo-broken", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
@@ -81,6 +81,18 @@ func (c *cluster) fill(ctx context.Context) error {
 		return err
 	}
 	return content.Apply(ctx, c.dynamic, objects)
+}
+
+// optional are the manifests of programs that a testbed can do without.
+func (c *cluster) optional() []string {
+	var out []string
+	if c.bed.config.Binaries.CoreDNS != "" {
+		out = append(out, "30-coredns")
+	}
+	if c.bed.config.Binaries.NodeExporter != "" {
+		out = append(out, "31-node-exporter")
+	}
+	return out
 }
 
 // waitReady waits for the nodes, nearly all pods, and every process.
@@ -143,7 +155,7 @@ func (c *cluster) podsRunning(ctx context.Context) error {
 	if all < want || 10*fine < 9*all {
 		return fmt.Errorf("%d of %d pods run", fine, max(all, want))
 	}
-	if want := len(content.Mirrors(c.Cluster)) + 2; processes < want {
+	if want := len(content.Mirrors(c.Cluster)) + 2 + len(c.optional()); processes < want {
 		return fmt.Errorf("%d of %d pods of real processes run", processes, want)
 	}
 	return nil

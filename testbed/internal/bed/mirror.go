@@ -91,9 +91,9 @@ func (c *cluster) mirrorStatus(ctx context.Context, pods map[string]*corev1.Pod)
 		addresses[n.Name] = n.IP
 	}
 	for _, pod := range pods {
-		s, known := states[pod.Labels[content.LabelProcess]]
+		s := states[pod.Labels[content.LabelProcess]] // none: a program that is left out this time
 		host, placed := addresses[pod.Spec.NodeName]
-		if !known || !placed || pod.DeletionTimestamp != nil {
+		if !placed || pod.DeletionTimestamp != nil {
 			continue
 		}
 		status := content.ProcessStatus(pod, host, s)

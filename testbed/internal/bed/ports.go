@@ -32,6 +32,7 @@ func ports(c layout.Cluster) []int {
 	out := []int{
 		c.ControllerPort(), c.SchedulerPort(), c.KubeletHealthPort(), c.KWOKPort(),
 		c.KSMPort(), c.KSMTelemetryPort(), c.AppPort(), c.AppServicePort(),
+		c.DNSPort(), c.DNSMetricsPort(), c.DNSHealthPort(), c.DNSReadyPort(), c.NodeExporterPort(),
 	}
 	for i := range c.Options().APIServers {
 		out = append(out, c.APIServerPort(i))

@@ -72,6 +72,17 @@ func (c *cluster) processes() plan {
 			fmt.Sprintf("--series=%d", c.Options().AppSeries), fmt.Sprintf("--rate=%d", AppRate),
 		}, probeURL(app+"/healthz", nil), app, 3*time.Second),
 	}
+	if b.CoreDNS != "" {
+		ready := fmt.Sprintf("http://127.0.0.1:%d/ready", c.DNSReadyPort())
+		p.workloads = append(p.workloads, c.process("coredns", b.CoreDNS, "", []string{"-conf", c.Path("Corefile")},
+			probeURL(ready, nil), fmt.Sprintf("127.0.0.1:%d", c.DNSPort()), 3*time.Second))
+	}
+	if b.NodeExporter != "" {
+		url := fmt.Sprintf("http://127.0.0.1:%d", c.NodeExporterPort())
+		p.workloads = append(p.workloads, c.process("node-exporter", b.NodeExporter, "", []string{
+			fmt.Sprintf("--web.listen-address=127.0.0.1:%d", c.NodeExporterPort()), "--log.level=warn",
+		}, probeURL(url, nil), url, 3*time.Second))
+	}
 	return p
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"text/template"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -43,6 +44,8 @@ type values struct {
 	APIServerPorts            []int
 	Shop                      []shopApp
 	ControlPlane              string
+	DNSService                string
+	Corefile                  string // indented for a block of YAML
 }
 
 func valuesOf(c layout.Cluster) values {
@@ -52,6 +55,8 @@ func valuesOf(c layout.Cluster) values {
 		DNSPort: c.DNSPort(), DNSMetricsPort: c.DNSMetricsPort(),
 		DNSHealthPort: c.DNSHealthPort(), DNSReadyPort: c.DNSReadyPort(),
 		NodeExporterPort: c.NodeExporterPort(), ControlPlane: c.ControlPlaneNode(0).Name,
+		DNSService: layout.DNSService,
+		Corefile:   "    " + strings.ReplaceAll(strings.TrimSpace(Corefile(c)), "\n", "\n    "),
 		Shop: []shopApp{
 			{"frontend", 6, "140m", "96Mi"}, {"cart", 4, "60m", "88Mi"}, {"catalog", 4, "75m", "110Mi"},
 			{"checkout", 3, "45m", "92Mi"}, {"payments", 2, "20m", "70Mi"},

@@ -120,7 +120,7 @@ func describe(s corev1.ContainerState) string {
 }
 
 func TestManifestsRender(t *testing.T) {
-	objects, err := content.Manifests(cluster(), "10-access", "20-processes", "40-demo", "60-broken")
+	objects, err := content.Manifests(cluster(), "10-access", "20-processes", "30-coredns", "31-node-exporter", "40-demo", "60-broken")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,6 @@ func TestKWOKConfigParses(t *testing.T) {
 			t.Fatal(err)
 		}
 		kinds[object.Kind]++
-		// One registry serves all pages: within it a name has one help and one set of label names.
 		for _, m := range object.Spec.Metrics {
 			if m.Help == "" || (m.Value == "") == (m.Kind != "histogram") {
 				t.Errorf("%s %s: help %q, value %q", object.Spec.Path, m.Name, m.Help, m.Value)

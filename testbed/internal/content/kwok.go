@@ -58,3 +58,22 @@ func KubeStateMetrics(c layout.Cluster) []string {
 		"--telemetry-host=127.0.0.1", fmt.Sprintf("--telemetry-port=%d", c.KSMTelemetryPort()),
 	}
 }
+
+// Corefile is the configuration of CoreDNS.
+func Corefile(c layout.Cluster) string {
+	return fmt.Sprintf(`.:%d {
+    bind 127.0.0.1
+    errors
+    health 127.0.0.1:%d
+    ready 127.0.0.1:%d
+    kubernetes cluster.local in-addr.arpa ip6.arpa {
+        kubeconfig %s
+        pods insecure
+        ttl 30
+    }
+    prometheus 127.0.0.1:%d
+    cache 30
+    loadbalance
+}
+`, c.DNSPort(), c.DNSHealthPort(), c.DNSReadyPort(), c.ClientConfig("coredns"), c.DNSMetricsPort())
+}

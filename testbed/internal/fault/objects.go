@@ -134,8 +134,16 @@ func selectorOf(t Target, fault string) metav1.ListOptions {
 }
 
 func endCrashLoop(ctx context.Context, t Target) (string, error) {
-	err := t.Client.CoreV1().Pods(Namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, selectorOf(t, faultCrashLoop))
-	return "crash-looping pods in " + Namespace + " deleted", err
+	list, err := t.Client.CoreV1().Pods(Namespace).List(ctx, selectorOf(t, faultCrashLoop))
+	if err != nil {
+		return "", err
+	}
+	for i := range list.Items {
+		if err := t.Client.CoreV1().Pods(Namespace).Delete(ctx, list.Items[i].Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("%d crash-looping pods deleted from %s", len(list.Items), Namespace), nil
 }
 
 func crashLoops(ctx context.Context, t Target) (string, error) {
