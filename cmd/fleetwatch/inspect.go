@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"k8s.io/klog/v2"
 
 	"github.com/fleetwatch-io/fleetwatch/fleet"
 	"github.com/fleetwatch-io/fleetwatch/inspect"
@@ -136,6 +138,8 @@ func runInspect(ctx context.Context, o inspectOptions) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
+	// What the client libraries have to say stands in the report as well.
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler))
 	options := inspect.Options{
 		Version: buildinfo.Version(),
 		Collect: snapshot.Options{Timeout: o.timeout, UserAgent: "fleetwatch-inspect/" + buildinfo.Version()},

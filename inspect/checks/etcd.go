@@ -137,7 +137,9 @@ func memberStates(in *input) (down map[string]string, up, unseen []string) {
 }
 
 // alarmed is true for a member that works and only repeats the cluster's alarm.
-func alarmed(probe snapshot.Probe) bool { return strings.Contains(strings.ToUpper(probe.Body), "ALARM") }
+func alarmed(probe snapshot.Probe) bool {
+	return strings.Contains(strings.ToUpper(probe.Body), "ALARM")
+}
 
 func etcdMembers(in *input) outcome {
 	down, up, unseen := memberStates(in)

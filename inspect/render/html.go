@@ -42,6 +42,7 @@ func HTML(w io.Writer, report *inspect.Report) error {
 		"status": func(c inspect.ClusterReport, status string) []inspect.Result {
 			return pick(&c, checks.Status(status))
 		},
+		"count":    func(c inspect.ClusterReport, status string) int { return c.Counts[checks.Status(status)] },
 		"css":      func(v any) string { return strings.ReplaceAll(strings.ToLower(fmt.Sprint(v)), "/", "") },
 		"evidence": func(f inspect.Finding) string { return evidence(&f) },
 		"more":     func(r inspect.Result) int { return r.FindingsTotal - len(r.Findings) },

@@ -124,6 +124,6 @@ func evidence(finding *inspect.Finding) string {
 	case finding.Threshold == "":
 		return finding.Value
 	default:
-		return finding.Value + ", want " + finding.Threshold
+		return finding.Value + "; threshold " + finding.Threshold
 	}
 }

@@ -148,7 +148,7 @@ func (r *reader) connect(config *rest.Config) error {
 	config.UserAgent = r.options.UserAgent
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
-	config.QPS, config.Burst = 20, 40
+	config.QPS = -1 // the number of reads at once is the limit
 	var err error
 	if r.http, err = rest.HTTPClientFor(config); err != nil {
 		return fmt.Errorf("read the kubeconfig's credentials: %w", err)

@@ -2,7 +2,9 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -62,7 +64,12 @@ func fetchPage[T any](ctx context.Context, timeout time.Duration, fetch page[T],
 		return items, meta, nil
 	}
 	if ctx.Err() != nil {
-		err = fmt.Errorf("%w (%w)", err, ctx.Err())
+		return nil, metav1.ListMeta{}, fmt.Errorf("%w (%w)", err, ctx.Err())
+	}
+	_, fromAPI := errors.AsType[*apierrors.StatusError](err)
+	_, fromTransport := errors.AsType[*url.Error](err)
+	if !fromAPI && !fromTransport {
+		err = fmt.Errorf("%w: %w", errMalformed, err) // the answer came and could not be decoded
 	}
 	return nil, metav1.ListMeta{}, err
 }

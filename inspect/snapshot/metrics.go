@@ -94,10 +94,13 @@ func parseMetrics(body io.Reader, families map[string]family, at time.Time) (*Sa
 }
 
 func aggregate(values map[string]*Sample, name string, declared family, series labels.Labels, value float64) {
-	kept := map[string]string{}
+	var kept map[string]string
 	key := name
 	for _, label := range declared.keep {
 		if text := series.Get(label); text != "" {
+			if kept == nil {
+				kept = map[string]string{}
+			}
 			kept[label] = text
 			key += "\xff" + label + "\xff" + text
 		}
