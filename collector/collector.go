@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/url"
 	"regexp"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,8 +52,11 @@ type Config struct {
 	ScrapeInterval, ScrapeTimeout time.Duration
 	MaxConcurrentScrapes          int
 	MaxBodyBytes                  int64
-	Logger                        *slog.Logger
-	Registerer                    prometheus.Registerer
+	// Delivered, when set, is called once discovery has delivered: from then
+	// on the process needs much less memory than it took to get there.
+	Delivered  func()
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
 }
 
 // Collector discovers the targets of one cluster and fetches them for shards.
@@ -72,6 +74,7 @@ type Collector struct {
 	found       *found
 	gateway     *gateway
 	published   atomic.Pointer[snapshot]
+	delivered   func()
 	trigger     chan struct{} // capacity 1, never closed: the list is out of date
 }
 
@@ -116,7 +119,7 @@ func assemble(cfg Config, jobs []*job, client kubernetes.Interface, m *metrics) 
 	c := &Collector{
 		cluster: cfg.Cluster, server: cfg.REST.Host, externalURL: strings.TrimSuffix(cfg.ExternalURL, "/"),
 		log: cfg.Logger.With("cluster", cfg.Cluster), metrics: m, client: client, jobs: jobs,
-		trigger: make(chan struct{}, 1),
+		delivered: cfg.Delivered, trigger: make(chan struct{}, 1),
 	}
 	c.health = newHealth(c.log, m, time.Now, c.outdated)
 	c.informers = newInformers(client, cfg.REST.Host, c.health)
@@ -251,9 +254,9 @@ func (c *Collector) publish() error {
 	if synced && (before == nil || !before.synced) {
 		c.metrics.synced.Set(1)
 		c.log.Info("discovery has delivered", "targets", len(endpoints))
-		// The first lists of all objects are garbage by now, and much more
-		// than the process will need again.
-		debug.FreeOSMemory()
+		if c.delivered != nil {
+			c.delivered()
+		}
 	}
 	return nil
 }

@@ -136,6 +136,7 @@ func (g *gateway) fetch(ctx context.Context, header http.Header, e endpoint) (*h
 			req.Header[name] = values
 		}
 	}
+	req.Close = !e.keep
 	client := http.Client{
 		Transport:     e.job.trips.forScheme(e.url.Scheme),
 		CheckRedirect: redirectPolicy(e),

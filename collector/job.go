@@ -87,6 +87,7 @@ type endpoint struct {
 	target target.Target
 	url    *url.URL
 	job    *job
+	keep   bool // the connection stays open between scrapes
 }
 
 // endpoints relabels one discovered group. An entry that relabelling drops is

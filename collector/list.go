@@ -88,6 +88,7 @@ func newSnapshot(cluster, externalURL string, jobs []*job, endpoints []endpoint,
 		list.Pools = append(list.Pools, j.pool)
 	}
 	slices.SortFunc(list.Pools, func(a, b target.Pool) int { return strings.Compare(a.Name, b.Name) })
+	keepConnections(endpoints)
 	for _, e := range endpoints {
 		s.byID[e.target.ID] = e
 		s.perJob[e.job.name]++
@@ -102,4 +103,23 @@ func newSnapshot(cluster, externalURL string, jobs []*job, endpoints []endpoint,
 	sum := sha256.Sum256(body)
 	s.body, s.etag = body, `"`+hex.EncodeToString(sum[:16])+`"`
 	return s, nil
+}
+
+// maxKeptConnections bounds the connections that wait for the next scrape, at
+// some 20 KiB each and more than twice that with TLS.
+const maxKeptConnections = 256
+
+// keepConnections chooses the endpoints whose connection is kept between
+// scrapes: first those for which a new one is dear. Choosing beats a plain
+// limit, which would always close the connection that is needed next.
+func keepConnections(endpoints []endpoint) {
+	left := maxKeptConnections
+	for _, scheme := range []string{"https", "http"} {
+		for i := range endpoints {
+			if endpoints[i].url.Scheme == scheme {
+				endpoints[i].keep = left > 0
+				left--
+			}
+		}
+	}
 }

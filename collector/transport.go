@@ -27,10 +27,6 @@ const (
 const (
 	dialTimeout        = 10 * time.Second
 	maxResponseHeaders = 64 << 10
-	// maxIdleConns bounds the memory of connections that wait for the next
-	// scrape, of one transport. A cluster with more targets than this
-	// dials some of them anew.
-	maxIdleConns = 1024
 )
 
 // declaresIdentity reports whether the job asks for the cluster's credentials.
@@ -185,14 +181,14 @@ func (t *transports) base(tlsConfig *tls.Config) *http.Transport {
 	if tlsConfig == nil {
 		tlsConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
-	tlsConfig.ClientSessionCache = tls.NewLRUClientSessionCache(256)
+	tlsConfig.ClientSessionCache = tls.NewLRUClientSessionCache(2 * maxKeptConnections)
 	return &http.Transport{
 		Proxy:                  func(*http.Request) (*url.URL, error) { return nil, nil },
 		DialContext:            dialer().DialContext,
 		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    dialTimeout,
 		DisableCompression:     true,
-		MaxIdleConns:           maxIdleConns,
+		MaxIdleConns:           2 * maxKeptConnections,
 		MaxIdleConnsPerHost:    2,
 		IdleConnTimeout:        t.idle,
 		MaxResponseHeaderBytes: maxResponseHeaders,

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -83,6 +81,7 @@ func runCollector(ctx context.Context, o collectorOptions) error {
 		return errors.New("--cluster is required: the name that the cluster's series shall carry, such as --cluster prod-1")
 	}
 	tuneCollectorMemory()
+	releaseStartupMemory()
 	klog.SetSlogLogger(slog.New(demoted{log.Handler()}))
 	restConfig, err := collectorRESTConfig(o)
 	if err != nil {
@@ -103,7 +102,8 @@ func runCollector(ctx context.Context, o collectorOptions) error {
 		Cluster: o.cluster, REST: restConfig, ScrapeConfigs: o.scrapeConfigs, ExternalURL: o.externalURL,
 		ScrapeInterval: o.interval, ScrapeTimeout: o.timeout,
 		MaxConcurrentScrapes: o.concurrency, MaxBodyBytes: o.maxBody,
-		Logger: log, Registerer: reg,
+		Delivered: releaseStartupMemory,
+		Logger:    log, Registerer: reg,
 	})
 	if err != nil {
 		return err
@@ -117,6 +117,7 @@ func runCollector(ctx context.Context, o collectorOptions) error {
 	var g group
 	g.add(ctx, server.Run)
 	g.add(ctx, c.Run)
+	g.add(ctx, keepProgramPagesFew)
 	return g.runUntilSignal(ctx)
 }
 
@@ -149,14 +150,6 @@ func collectorRESTConfig(o collectorOptions) (*rest.Config, error) {
 		return nil, fmt.Errorf("kubeconfig %s has %d contexts; choose one with --context", path, len(clusters))
 	}
 	return clusters[0].RESTConfig()
-}
-
-// tuneCollectorMemory trades a little CPU for memory: a collector holds little
-// and there is one for each cluster. GOGC, when set, wins.
-func tuneCollectorMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(40)
-	}
 }
 
 // demoted sends everything that client-go logs to debug: it repeats itself
