@@ -5,8 +5,10 @@ package bed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -84,6 +86,9 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	defer release()
+	if err := checkData(c.Options); err != nil {
+		return err
+	}
 	if err := checkPorts(c.Options); err != nil {
 		return err
 	}
@@ -101,6 +106,26 @@ func Run(ctx context.Context, c Config) error {
 	b.stop()
 	b.writeStatus()
 	return err
+}
+
+// checkData reports what an earlier run in the same directory fixed: an etcd
+// cluster cannot be told on its start that it has other members.
+func checkData(o layout.Options) error {
+	old, err := state.Last(o.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	was := old.Options
+	if was.EtcdMembers != o.EtcdMembers {
+		return fmt.Errorf("%s holds clusters of %d etcd members, not %d; give --etcd-members %d or another --dir", o.Dir, was.EtcdMembers, o.EtcdMembers, was.EtcdMembers)
+	}
+	if o.EtcdMembers > 1 && was.PortBase != o.PortBase {
+		return fmt.Errorf("%s holds clusters whose etcd members meet at ports from %d, not %d; give --port-base %d or another --dir", o.Dir, was.PortBase, o.PortBase, was.PortBase)
+	}
+	return nil
 }
 
 func (b *bed) run(ctx context.Context) error {

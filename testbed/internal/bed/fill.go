@@ -76,6 +76,12 @@ func (c *cluster) fill(ctx context.Context) error {
 	} else if err := c.client.CoreV1().Namespaces().Delete(ctx, "demo-broken", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete namespace demo-broken: %w", err)
 	}
+	for i := c.Options().APIServers; i < layout.MaxAPIServers; i++ { // those of an earlier run
+		err := c.client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Delete(ctx, content.APIServerSlice(i), metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete endpoints of API server %d: %w", i, err)
+		}
+	}
 	objects, err := content.Manifests(c.Cluster, files...)
 	if err != nil {
 		return err

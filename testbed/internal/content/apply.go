@@ -166,6 +166,9 @@ func Apply(ctx context.Context, client dynamic.Interface, objects []*unstructure
 	return nil
 }
 
+// APIServerSlice is the name of the EndpointSlice that points to API server i.
+func APIServerSlice(i int) string { return fmt.Sprintf("kubernetes-testbed-%d", i) }
+
 // Known says whether Apply can write an object of this kind.
 func Known(u *unstructured.Unstructured) error {
 	_, _, err := resourceOf(u)

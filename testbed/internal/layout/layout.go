@@ -12,10 +12,11 @@ import (
 
 // Bounds of what one testbed may be asked for.
 const (
-	MaxClusters = 26
-	MaxNodes    = 1000
-	PortsEach   = 100 // ports reserved for one cluster
-	DefaultBase = 10100
+	MaxClusters   = 26
+	MaxNodes      = 1000
+	MaxAPIServers = 2
+	PortsEach     = 100 // ports reserved for one cluster
+	DefaultBase   = 10100
 )
 
 // Options is the shape of a testbed.
@@ -41,7 +42,7 @@ func (o Options) Validate() error {
 		return fmt.Errorf("--nodes is %d: want 1 to %d", o.Nodes, MaxNodes)
 	case o.EtcdMembers != 1 && o.EtcdMembers != 3:
 		return fmt.Errorf("--etcd-members is %d: want 1 or 3", o.EtcdMembers)
-	case o.APIServers != 1 && o.APIServers != 2:
+	case o.APIServers < 1 || o.APIServers > MaxAPIServers:
 		return fmt.Errorf("--apiservers is %d: want 1 or 2", o.APIServers)
 	case o.AppSeries < 1 || o.AppSeries > 100_000:
 		return fmt.Errorf("--app-series is %d: want 1 to 100000", o.AppSeries)

@@ -68,16 +68,12 @@ var ErrNotRunning = errors.New("no testbed is running there; start one with: tes
 // each process; ErrNotRunning if none does. A stopped testbed's last status
 // comes with ErrNotRunning.
 func Read(dir string) (Status, error) {
-	data, err := os.ReadFile(statusFile(dir))
+	s, err := Last(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Status{}, fmt.Errorf("%s: %w", dir, ErrNotRunning)
 	}
 	if err != nil {
 		return Status{}, err
-	}
-	var s Status
-	if err := json.Unmarshal(data, &s); err != nil {
-		return Status{}, fmt.Errorf("read %s: %w", statusFile(dir), err)
 	}
 	if !Locked(dir) {
 		return s, fmt.Errorf("%s: %w", dir, ErrNotRunning)
@@ -89,6 +85,19 @@ func Read(dir string) (Status, error) {
 				p.RSS = rss(p.PID)
 			}
 		}
+	}
+	return s, nil
+}
+
+// Last returns the last status written in dir, whether its testbed runs or not.
+func Last(dir string) (Status, error) {
+	data, err := os.ReadFile(statusFile(dir))
+	if err != nil {
+		return Status{}, err
+	}
+	var s Status
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Status{}, fmt.Errorf("read %s: %w", statusFile(dir), err)
 	}
 	return s, nil
 }
