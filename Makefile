@@ -8,7 +8,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 STRIP   := -s -w
 say     := scripts/progress.sh
 
-GO_SOURCES      := $(shell git ls-files -co --exclude-standard -- '*.go' '*.yml' '*.tmpl' '*.html' '*.css' ':!testbed' ':!tools' ':!*_test.go' 2>/dev/null) go.mod go.sum
+GO_SOURCES      := $(shell git ls-files -co --exclude-standard -- '*.go' '*.yml' '*.tmpl' '*.html' '*.css' ':!testbed' ':!tools' ':!e2e' ':!*_test.go' 2>/dev/null) go.mod go.sum
 TESTBED_SOURCES := $(shell git ls-files -co --exclude-standard -- testbed ':!*_test.go' 2>/dev/null)
 
 KUBE_VERSION := 1.37.2
@@ -16,7 +16,7 @@ KUBE_LDFLAGS := -X k8s.io/component-base/version.gitVersion=v$(KUBE_VERSION) \
 	-X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37
 
 PROGRAMS := $(BIN)/fleetwatch $(BIN)/thanos
-TESTBED  := $(BIN)/testbed $(BIN)/kwok $(BIN)/kube-state-metrics
+TESTBED  := $(BIN)/testbed $(BIN)/kwok $(BIN)/kube-state-metrics $(BIN)/coredns $(BIN)/node-exporter
 
 .PHONY: help up build test test-unit test-testbed test-e2e lint bench generate verify fmt clean
 
@@ -40,13 +40,15 @@ $(BIN)/testbed: $(TESTBED_SOURCES)
 
 # One rule per stock program: its module under tools/ pins it.
 define tool
-$(BIN)/$(1): tools/$(1)/go.mod tools/$(1)/go.sum
+$(BIN)/$(1): tools/$(1)/go.mod tools/$(1)/go.sum $$(wildcard tools/$(1)/*.go)
 	@$(say) "$(1)" "$(3)" go -C tools/$(1) build $(4) -ldflags '$(STRIP)' -o $$@ $(2)
 	@touch $$@
 endef
 $(eval $(call tool,thanos,github.com/thanos-io/thanos/cmd/thanos,2 min with an empty Go build cache,-tags slicelabels))
 $(eval $(call tool,kwok,sigs.k8s.io/kwok/cmd/kwok,2 min with an empty Go build cache))
 $(eval $(call tool,kube-state-metrics,k8s.io/kube-state-metrics/v2,2 min with an empty Go build cache))
+$(eval $(call tool,coredns,.,1 min with an empty Go build cache))
+$(eval $(call tool,node-exporter,github.com/prometheus/node_exporter,1 min with an empty Go build cache))
 $(eval $(call tool,alertmanager,github.com/prometheus/alertmanager/cmd/alertmanager,1 min with an empty Go build cache))
 $(eval $(call tool,promtool,github.com/prometheus/prometheus/cmd/promtool,4 min with an empty Go build cache))
 $(eval $(call tool,golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint,2 min with an empty Go build cache))

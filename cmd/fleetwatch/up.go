@@ -140,12 +140,22 @@ func runUp(ctx context.Context, cfg upConfig, out io.Writer) error {
 	if errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		err = nil // asked to stop
 	}
-	u.progress.line("stopping")
+	u.shutDown(front)
+	return err
+}
+
+// shutDown ends everything in order and says so when there is much to end.
+func (u *up) shutDown(front *stack) {
+	started := len(u.children.Children()) > 0
+	if started {
+		u.progress.line("stopping")
+	}
 	u.api.close()
 	front.stop()
 	u.stack.stop()
-	u.progress.line("stopped; the data is in %s", cfg.dataDir)
-	return err
+	if started {
+		u.progress.line("stopped; the data is in %s", u.cfg.dataDir)
+	}
 }
 
 // run starts everything in stages, each of which needs the one before, and then
