@@ -21,7 +21,7 @@ const (
 	maxTimeout = 5 * time.Minute
 	// writeGrace is the time that a shard has to take the last bytes.
 	writeGrace = 5 * time.Second
-	bufferSize = 32 << 10
+	bufferSize = 64 << 10
 )
 
 // passedRequest and passedResponse are the only headers that pass.

@@ -156,8 +156,10 @@ func collectorRESTConfig(o collectorOptions) (*rest.Config, error) {
 // with every retry, and what matters reaches the log as one state change.
 type demoted struct{ slog.Handler }
 
-func (d demoted) Enabled(ctx context.Context, _ slog.Level) bool {
-	return d.Handler.Enabled(ctx, slog.LevelDebug)
+// Enabled lets nothing through that client-go itself holds for verbose: that
+// includes headers and bodies.
+func (d demoted) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo && d.Handler.Enabled(ctx, slog.LevelDebug)
 }
 
 func (d demoted) Handle(ctx context.Context, r slog.Record) error {
