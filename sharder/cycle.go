@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -31,6 +32,7 @@ func sortShards(shards []*shardState) {
 // runCycle is one round: read, weigh, plan, keep, apply, move.
 func (s *Sharder) runCycle(ctx context.Context) {
 	start := time.Now()
+	s.told = s.cycle.Errors
 	s.cycle = CycleView{Time: start, Number: s.cycle.Number + 1}
 	sources := s.cfg.Sources()
 	polled := make(chan struct{})
@@ -57,10 +59,16 @@ func (s *Sharder) runCycle(ctx context.Context) {
 	s.publish()
 }
 
+// fail counts and shows an error. It is a warning once; the same in the next
+// cycles is no news.
 func (s *Sharder) fail(reason string, err error) {
 	s.metrics.errors.WithLabelValues(reason).Inc()
 	s.cycle.Errors = append(s.cycle.Errors, err.Error())
-	s.log.Warn("sharder cycle is not complete", "reason", reason, "err", err)
+	level := slog.LevelWarn
+	if slices.Contains(s.told, err.Error()) {
+		level = slog.LevelDebug
+	}
+	s.log.Log(context.Background(), level, "sharder cycle is not complete", "reason", reason, "err", err)
 }
 
 // poll reads every shard's status.

@@ -132,6 +132,7 @@ type Sharder struct {
 	listings map[string]listing
 	last     Decisions
 	cycle    CycleView
+	told     []string // the errors of the cycle before
 }
 
 // change says how urgent it is to write the state.

@@ -21,9 +21,14 @@ type Source struct {
 // for the body only when it changed. Keep one for as long as the cluster is
 // there: it remembers the last list.
 func HTTPSource(cluster, url string, client *http.Client) Source {
+	var mu sync.Mutex // the sharder asks one at a time, unless a cluster left and came back
 	var etag string
 	var last target.List
 	return Source{Cluster: cluster, List: func(ctx context.Context) (target.List, error) {
+		if !mu.TryLock() {
+			return target.List{}, fmt.Errorf("list targets of cluster %s: an earlier attempt has not ended", cluster)
+		}
+		defer mu.Unlock()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 		if err != nil {
 			return target.List{}, fmt.Errorf("list targets of cluster %s: %w", cluster, err)

@@ -76,7 +76,11 @@ func start(t *testing.T, path, ready string, args ...string) {
 	})
 	client := &http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	shardtest.Eventually(t, 60*time.Second, filepath.Base(path)+" "+args[0]+" is ready", func() error {
-		answer, err := client.Get(ready)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, ready, http.NoBody)
+		if err != nil {
+			return err
+		}
+		answer, err := client.Do(req)
 		if err != nil {
 			return err
 		}
@@ -106,8 +110,10 @@ func TestMovedTargetSeenThroughThanos(t *testing.T) {
 	queries := map[string]string{}
 	for _, merge := range []string{"penalty", "chain"} {
 		web := freePort(t)
-		start(t, thanos, "http://"+web+"/-/ready", append([]string{"query", "--http-address", web, "--grpc-address", freePort(t),
-			"--query.replica-label", "shard", "--query.replica-label", "replica", "--deduplication.func", merge}, endpoints...)...)
+		start(t, thanos, "http://"+web+"/-/ready", append([]string{
+			"query", "--http-address", web, "--grpc-address", freePort(t),
+			"--query.replica-label", "shard", "--query.replica-label", "replica", "--deduplication.func", merge,
+		}, endpoints...)...)
 		queries[merge] = "http://" + web
 	}
 

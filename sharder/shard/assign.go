@@ -7,6 +7,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/scrape"
 	"github.com/prometheus/prometheus/storage"
@@ -173,7 +174,7 @@ func (a *assigner) lastSample(ctx context.Context, t *scrape.Target) (int64, err
 	if last.IsZero() {
 		return 0, nil
 	}
-	matchers := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, "up")}
+	matchers := []*labels.Matcher{labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, "up")}
 	t.LabelsRange(func(l labels.Label) {
 		matchers = append(matchers, labels.MustNewMatcher(labels.MatchEqual, l.Name, l.Value))
 	})

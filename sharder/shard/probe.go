@@ -115,7 +115,6 @@ func readBody(answer *http.Response, limit int64) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the gzip body: %w", err)
 		}
-		defer unzip.Close()
 		reader = unzip
 	}
 	body, err := io.ReadAll(io.LimitReader(reader, limit+1))

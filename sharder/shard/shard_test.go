@@ -192,7 +192,11 @@ func TestChangesLeaveOtherTargetsAlone(t *testing.T) {
 func get(tb testing.TB, url string) string {
 	tb.Helper()
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	answer, err := client.Get(url)
+	req, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	answer, err := client.Do(req)
 	if err != nil {
 		tb.Fatal(err)
 	}

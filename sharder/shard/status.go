@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/scrape"
 	"github.com/prometheus/prometheus/storage"
@@ -110,7 +111,7 @@ func (s *statuses) newest(ctx context.Context, metric string, window time.Durati
 	builder := labels.NewBuilder(labels.EmptyLabels())
 	var it chunkenc.Iterator
 	set := q.Select(ctx, false, &storage.SelectHints{Start: from, End: to},
-		labels.MustNewMatcher(labels.MatchEqual, labels.MetricName, metric))
+		labels.MustNewMatcher(labels.MatchEqual, model.MetricNameLabel, metric))
 	for set.Next() {
 		series := set.At()
 		it = series.Iterator(it)
@@ -126,7 +127,7 @@ func (s *statuses) newest(ctx context.Context, metric string, window time.Durati
 		}
 		if any {
 			builder.Reset(series.Labels())
-			out[builder.Del(labels.MetricName).Labels().Hash()] = value
+			out[builder.Del(model.MetricNameLabel).Labels().Hash()] = value
 		}
 	}
 	if err := set.Err(); err != nil {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -62,7 +63,9 @@ func StartAt(tb testing.TB, name, dir, address string) *Shard {
 		if err := server.Close(); err != nil {
 			tb.Errorf("shard %s: close: %v", name, err)
 		}
-		<-served
+		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+			tb.Errorf("shard %s: serve: %v", name, err)
+		}
 		cancel()
 		if err := <-ended; err != nil {
 			tb.Errorf("shard %s: %v", name, err)
