@@ -63,7 +63,7 @@ func (in *input) pool() pool {
 	open := map[string]bool{}
 	for i := range in.Nodes {
 		node := &in.Nodes[i]
-		if node.Unschedulable || !is(node.Conditions, "Ready", "True") || slices.ContainsFunc(node.Taints, func(t snapshot.Taint) bool {
+		if node.Unschedulable || !isTrue(node.Conditions, "Ready") || slices.ContainsFunc(node.Taints, func(t snapshot.Taint) bool {
 			return t.Effect == "NoSchedule" || t.Effect == "NoExecute"
 		}) {
 			continue

@@ -73,12 +73,12 @@ func controlPlaneNodes(in *input) outcome {
 			continue
 		}
 		seen++
-		if !is(node.Conditions, "Ready", "True") {
+		if !isTrue(node.Conditions, "Ready") {
 			r.add(Critical, nodeObject(node.Name), "Ready="+statusOf(node.Conditions, "Ready"), "Ready=True",
 				"control plane node is not ready%s", because(find(node.Conditions, "Ready")))
 		}
 		for _, kind := range pressures {
-			if is(node.Conditions, kind, "True") {
+			if isTrue(node.Conditions, kind) {
 				r.add(Critical, nodeObject(node.Name), kind+"=True", kind+"=False",
 					"control plane node is under pressure%s", because(find(node.Conditions, kind)))
 			}

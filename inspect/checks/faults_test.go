@@ -15,8 +15,8 @@ type scenario struct {
 	want   []string
 }
 
-func down(reason snapshot.Reason) *snapshot.Problem {
-	return &snapshot.Problem{Reason: reason, Message: "dial tcp: connect: connection refused"}
+func refused() *snapshot.Problem {
+	return &snapshot.Problem{Reason: snapshot.ReasonRefused, Message: "dial tcp: connect: connection refused"}
 }
 
 // crashLoop makes a container crash-loop, now waiting.
@@ -58,7 +58,7 @@ func controlPlaneFaults() []scenario {
 		}, []string{"CP-07 critical Lease/kube-system/kube-scheduler"}},
 		{"one scheduler of three refuses", func(s *snapshot.Snapshot) {
 			p := probe(s, "kube-scheduler-cp-2")
-			p.OK, p.Status, p.Problem = false, 0, down(snapshot.ReasonRefused)
+			p.OK, p.Status, p.Problem = false, 0, refused()
 		}, []string{"CP-08 high Pod/kube-system/kube-scheduler-cp-2"}},
 		{"every scheduler is unhealthy", func(s *snapshot.Snapshot) {
 			for _, name := range []string{"1", "2", "3"} {
@@ -73,7 +73,7 @@ func controlPlaneFaults() []scenario {
 		{"kubelet is newer", func(s *snapshot.Snapshot) { node(s, "worker-1").Kubelet = "v1.38.0-rc.1+k3s" }, []string{"CP-09 high Node/worker-1"}},
 		{"etcd member is down", func(s *snapshot.Snapshot) {
 			p := probe(s, "etcd-cp-2")
-			p.OK, p.Status, p.Problem = false, 0, down(snapshot.ReasonRefused)
+			p.OK, p.Status, p.Problem = false, 0, refused()
 		}, []string{"ET-01 critical " + etcdPod, "ET-02 critical Cluster/a"}},
 		{"two etcd members are down", func(s *snapshot.Snapshot) {
 			for _, name := range []string{"etcd-cp-2", "etcd-cp-3"} {
@@ -171,12 +171,12 @@ func loopbackOnly(s *snapshot.Snapshot) {
 	for _, name := range []string{"etcd", "kube-scheduler", "kube-controller-manager"} {
 		for _, i := range []string{"1", "2", "3"} {
 			p := probe(s, name+"-cp-"+i)
-			p.NodeLocal, p.OK, p.Status, p.Body, p.Problem = true, false, 0, "", down(snapshot.ReasonRefused)
+			p.NodeLocal, p.OK, p.Status, p.Body, p.Problem = true, false, 0, "", refused()
 		}
 	}
 	for i := range s.Scrapes {
 		if s.Scrapes[i].Component == "etcd" {
-			s.Scrapes[i] = snapshot.Scrape{Component: "etcd", Instance: s.Scrapes[i].Instance, NodeLocal: true, Problem: down(snapshot.ReasonRefused)}
+			s.Scrapes[i] = snapshot.Scrape{Component: "etcd", Instance: s.Scrapes[i].Instance, NodeLocal: true, Problem: refused()}
 		}
 	}
 }

@@ -128,9 +128,9 @@ func find(conditions []snapshot.Condition, kind string) *snapshot.Condition {
 	return nil
 }
 
-func is(conditions []snapshot.Condition, kind, status string) bool {
+func isTrue(conditions []snapshot.Condition, kind string) bool {
 	found := find(conditions, kind)
-	return found != nil && found.Status == status
+	return found != nil && found.Status == "True"
 }
 
 func podObject(pod *snapshot.Pod) Object { return Object{"Pod", pod.Namespace, pod.Name} }

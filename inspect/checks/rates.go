@@ -12,7 +12,7 @@ import (
 
 // enough is the least number of observations between the two reads of an
 // endpoint for which the window between them speaks for itself.
-const enough = 50
+const enough = 20
 
 // scrapes returns the scrapes of a component that have an answer.
 func (in *input) scrapes(component string) []*snapshot.Scrape {
@@ -44,7 +44,7 @@ func windowed(scrape *snapshot.Scrape) bool {
 }
 
 // young is the age below which a process's totals are those of its start.
-const young = 10 * time.Minute
+const young = time.Hour
 
 // sustained is how many slow requests between two reads make more than a blip.
 const sustained = 5

@@ -108,7 +108,7 @@ func jobs(in *input) outcome {
 	newest := map[string]*snapshot.Job{} // the latest finished run of each CronJob
 	for i := range in.Jobs {
 		job := &in.Jobs[i]
-		if key := cronKey(job); key != "" && (is(job.Conditions, "Failed", "True") || is(job.Conditions, "Complete", "True")) {
+		if key := cronKey(job); key != "" && (isTrue(job.Conditions, "Failed") || isTrue(job.Conditions, "Complete")) {
 			if known := newest[key]; known == nil || job.Created.After(known.Created) {
 				newest[key] = job
 			}

@@ -41,8 +41,7 @@ func Decode(r io.Reader) (*File, error) {
 		if err != nil {
 			return nil, fmt.Errorf("unpack: %w", err)
 		}
-		defer unpacked.Close()
-		source = unpacked
+		source = unpacked // its Close only repeats what reading to the end has said
 	}
 	var file File
 	if err := json.NewDecoder(&bounded{source, loadLimit}).Decode(&file); err != nil {

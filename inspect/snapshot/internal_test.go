@@ -104,7 +104,8 @@ func TestSkew(t *testing.T) {
 		header string
 		want   time.Duration
 	}{
-		{"", 0}, {"garbage", 0},
+		{"", 0},
+		{"garbage", 0},
 		{sent.Format(http.TimeFormat), 0},
 		{sent.Add(time.Second).Format(http.TimeFormat), 0},
 		{sent.Add(time.Hour).Format(http.TimeFormat), time.Hour},

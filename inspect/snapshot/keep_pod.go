@@ -34,10 +34,10 @@ func keepPod(p *corev1.Pod) Pod {
 	_, pod.Static = p.Annotations[corev1.MirrorPodAnnotationKey]
 	for _, c := range p.Status.Conditions {
 		kept := condition(c.Type, c.Status, c.Reason, c.Message, c.LastTransitionTime)
-		switch c.Type {
-		case corev1.PodReady:
+		if c.Type == corev1.PodReady {
 			pod.Ready = &kept
-		case corev1.PodScheduled:
+		}
+		if c.Type == corev1.PodScheduled {
 			pod.Scheduled = &kept
 		}
 	}

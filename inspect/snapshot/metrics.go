@@ -11,8 +11,10 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/textparse"
 )
@@ -82,7 +84,7 @@ func parseMetrics(body io.Reader, families map[string]family, at time.Time) (*Sa
 		var series labels.Labels
 		parser.Labels(&series)
 		_, _, value := parser.Series()
-		if name := series.Get(labels.MetricName); !math.IsNaN(value) && !math.IsInf(value, 0) {
+		if name := series.Get(model.MetricNameLabel); !math.IsNaN(value) && !math.IsInf(value, 0) {
 			aggregate(values, name, families[name], series, value)
 		}
 	}
@@ -95,16 +97,17 @@ func parseMetrics(body io.Reader, families map[string]family, at time.Time) (*Sa
 
 func aggregate(values map[string]*Sample, name string, declared family, series labels.Labels, value float64) {
 	var kept map[string]string
-	key := name
+	parts := []string{name}
 	for _, label := range declared.keep {
 		if text := series.Get(label); text != "" {
 			if kept == nil {
 				kept = map[string]string{}
 			}
 			kept[label] = text
-			key += "\xff" + label + "\xff" + text
+			parts = append(parts, label, text)
 		}
 	}
+	key := strings.Join(parts, "\xff")
 	known, ok := values[key]
 	switch {
 	case !ok:

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -128,7 +129,12 @@ func (r *reader) probe(ctx context.Context, client *http.Client, pod *Pod, path 
 	r.snap.Probes = append(r.snap.Probes, probe)
 	if pod.Component.Name == ComponentAPIServer && leaf != nil {
 		endpoint := net.JoinHostPort(pod.Component.PodIP, strconv.Itoa(int(pod.Component.Port)))
-		r.snap.Serving = append(r.snap.Serving, ServingCertificate{Endpoint: endpoint, Leaf: keepCertificate(leaf), Problem: classify(err)})
+		serving := ServingCertificate{Endpoint: endpoint, Leaf: keepCertificate(leaf), Problem: classify(err)}
+		if !slices.ContainsFunc(r.snap.Serving, func(known ServingCertificate) bool {
+			return known.Endpoint == endpoint && known.Leaf != nil && *known.Leaf == *serving.Leaf
+		}) {
+			r.snap.Serving = append(r.snap.Serving, serving)
+		}
 	}
 }
 
