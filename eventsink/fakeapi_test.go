@@ -29,7 +29,13 @@ type fakeAPI struct {
 	streams   map[*stream]bool
 	requests  []string
 	// fault may answer instead, or change the answer; nil does neither.
-	fault func(req *http.Request) *http.Response
+	fault func(req *http.Request) *reply
+}
+
+// reply is an answer in place of the right one.
+type reply struct {
+	code int
+	body string
 }
 
 type change struct {
@@ -127,7 +133,7 @@ func (f *fakeAPI) count(part string) (n int) {
 	return n
 }
 
-func (f *fakeAPI) setFault(fault func(*http.Request) *http.Response) {
+func (f *fakeAPI) setFault(fault func(*http.Request) *reply) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fault = fault
@@ -139,8 +145,8 @@ func (f *fakeAPI) RoundTrip(req *http.Request) (*http.Response, error) {
 	q := req.URL.Query()
 	f.requests = append(f.requests, req.URL.RequestURI())
 	if f.fault != nil {
-		if resp := f.fault(req); resp != nil {
-			return resp, nil
+		if r := f.fault(req); r != nil {
+			return answer(r.code, r.body), nil
 		}
 	}
 	if req.URL.Path != "/api/v1/events" {

@@ -144,6 +144,7 @@ func (o outputFormat) print(w io.Writer, v any, rows func(wide bool) [][]string)
 		}
 		_, err = w.Write(b)
 		return err
+	case outputTable, outputWide:
 	}
 	return printTable(w, rows(o == outputWide))
 }

@@ -235,6 +235,7 @@ func (p *eventPrinter) line(line []byte) error {
 		}
 		_, err = p.table.w.Write(append([]byte("---\n"), b...))
 		return err
+	case outputTable, outputWide:
 	}
 	var rows [][]string
 	wide := p.output == outputWide

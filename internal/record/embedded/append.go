@@ -159,16 +159,15 @@ func (s *Store) insert(ctx context.Context, db *sql.DB, d *day, items []item) er
 		}
 	}
 	base := last
+	// Statements of a transaction are closed with it.
 	insert, err := tx.PrepareContext(ctx, insertRecord)
 	if err != nil {
 		return err
 	}
-	defer insert.Close()
 	words, err := tx.PrepareContext(ctx, insertWords)
 	if err != nil {
 		return err
 	}
-	defer words.Close()
 	fresh := make(map[*pending]int)
 	for _, it := range items {
 		res, err := insert.ExecContext(ctx, values(it.record)...)

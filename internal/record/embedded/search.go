@@ -45,7 +45,7 @@ func lookUp(ctx context.Context, db *sql.DB, cluster string, uids []string, seen
 	if err != nil {
 		return err
 	}
-	defer stmt.Close()
+	defer func() { _ = stmt.Close() }() // it only reads
 	for _, uid := range uids {
 		var sn record.Seen
 		var at int64

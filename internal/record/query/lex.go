@@ -112,10 +112,8 @@ func (l *lexer) brackets() (token, error) {
 
 func (l *lexer) word() (token, error) {
 	t := token{kind: tokWord, pos: l.pos, plain: true}
-	inField := false // a value has begun: further colons belong to it
-	if l.pos > 0 && l.in[l.pos-1] == ':' {
-		inField = true
-	}
+	// After a field's colon, further colons belong to the value.
+	inField := l.pos > 0 && l.in[l.pos-1] == ':'
 	var b strings.Builder
 	for ; l.pos < len(l.in); l.pos++ {
 		r := l.in[l.pos]

@@ -129,6 +129,7 @@ func (p *parser) primary(depth int) (Expr, error) {
 		return p.leaf()
 	case tokClose:
 		return nil, errorAt(t.pos, "a term must stand before )")
+	case tokEnd:
 	}
 	return nil, errorAt(p.tok.pos, "a term is missing at the end")
 }

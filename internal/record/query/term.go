@@ -20,6 +20,7 @@ func term(f Field, t token, fielded bool) (Expr, error) {
 		return rangeTerm(f, t)
 	case TypeText:
 		return wordsTerm(t)
+	case TypeKeyword:
 	}
 	if t.kind == tokRange {
 		return nil, errorAt(t.pos, "%s has no order: ranges work on count, occurrences and time", f.Name)

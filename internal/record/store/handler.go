@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/fleetwatch-io/fleetwatch/internal/record"
@@ -107,10 +108,10 @@ func parseRequest(v url.Values, now time.Time) (q Search, follow bool, err error
 
 func stream(w http.ResponseWriter, req *http.Request, s Searcher, q Search, done <-chan struct{}) {
 	ctx, cancel := context.WithCancel(req.Context())
-	defer cancel()
 	lines := make(chan []record.Record) // closed by nobody; both ends watch ctx
 	result := make(chan error, 1)
-	go func() {
+	var follower sync.WaitGroup
+	follower.Go(func() {
 		result <- s.Follow(ctx, q, func(list []record.Record) error {
 			select {
 			case lines <- list:
@@ -119,13 +120,9 @@ func stream(w http.ResponseWriter, req *http.Request, s Searcher, q Search, done
 				return ctx.Err()
 			}
 		})
-	}()
-	defer func() { // before the ResponseWriter goes, the follower must be gone
-		cancel()
-		if result != nil {
-			<-result
-		}
-	}()
+	})
+	defer follower.Wait() // after the cancel below
+	defer cancel()
 	out := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
@@ -155,7 +152,6 @@ func stream(w http.ResponseWriter, req *http.Request, s Searcher, q Search, done
 				return
 			}
 		case err := <-result:
-			result = nil
 			if err != nil && req.Context().Err() == nil {
 				send(map[string]string{"error": err.Error()})
 			}
