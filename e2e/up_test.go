@@ -69,7 +69,8 @@ type eventItem struct {
 // TestUp is the life of one Fleetwatch: each step uses what the ones before it
 // left, and the last ones stop it, start it again and stop it for good.
 func TestUp(t *testing.T) {
-	i := start(t, t.TempDir(), portBase, "--scrape-interval", scrapeInterval.String(), "--inspect-interval", "15s", "--testbed-nodes", "10")
+	i := start(t, t.TempDir(), portBase, "--scrape-interval", scrapeInterval.String(), "--inspect-interval", "15s",
+		"--testbed-nodes", "10", "--shard-capacity", "45000") // small enough that both shards are needed
 	for _, step := range []struct {
 		name string
 		run  func(*testing.T, *instance)
