@@ -31,7 +31,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			// hold takes a free port until the script ends and puts it into $PORT.
 			"hold": func(ts *testscript.TestScript, _ bool, _ []string) {
-				l, err := net.Listen("tcp", "127.0.0.1:0")
+				l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 				ts.Check(err)
 				ts.Defer(func() { _ = l.Close() })
 				_, port, err := net.SplitHostPort(l.Addr().String())

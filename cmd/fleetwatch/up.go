@@ -108,7 +108,7 @@ func runUp(ctx context.Context, cfg upConfig, out io.Writer) error {
 	}
 	defer lock.Close()
 	logFile := &lumberjack.Logger{Filename: filepath.Join(cfg.dataDir, "logs", "fleetwatch.log"), MaxSize: 10, MaxBackups: 1}
-	defer logFile.Close()
+	defer func() { _ = logFile.Close() }() // the log itself: nowhere to report to
 	log, err := newLoggerTo(logFile, cfg.logLevel)
 	if err != nil {
 		return err

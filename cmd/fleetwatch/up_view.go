@@ -61,10 +61,9 @@ func (v view) render(w io.Writer) {
 			row("%s\t%d\t%d\t%d\t%s", s.name, s.series, s.capacity, s.targets, withReason(s.state, s.reason))
 		}
 	})
-	switch {
-	case v.verdict.verdict == "":
+	if v.verdict.verdict == "" {
 		p.printf("Verdict     not inspected yet\n")
-	default:
+	} else {
 		p.printf("Verdict     %s  %s (inspected %s ago)\n", v.verdict.verdict, v.verdict.summary, age(v.now, v.verdict.at))
 	}
 	p.printf("Data        %s\n\n", v.dataDir)
