@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -58,10 +57,7 @@ func newFakeAPI(t testing.TB, objects ...runtime.Object) *fakeAPI {
 
 func (f *fakeAPI) start() {
 	f.t.Helper()
-	listener, err := net.Listen("tcp", f.address)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	listener := listen(f.t, f.address)
 	f.address = listener.Addr().String()
 	server := httptest.NewUnstartedServer(f)
 	server.Listener.Close()

@@ -237,7 +237,7 @@ func fill(body io.Reader, buffer []byte) (n int, whole bool, err error) {
 	for n < len(buffer) {
 		m, err := body.Read(buffer[n:])
 		n += m
-		if err == io.EOF { //nolint:errorlint // exactly io.EOF is the end; a wrapped one is not
+		if err == io.EOF { // exactly this is the end; a wrapped one is not
 			return n, true, nil
 		}
 		if err != nil {

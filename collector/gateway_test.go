@@ -347,10 +347,7 @@ func TestGatewayUnknownTarget(t *testing.T) {
 // TestGatewayConnectionRefused: a target that is gone is a 502 that says so.
 func TestGatewayConnectionRefused(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := listen(t, "127.0.0.1:0")
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	listener.Close()
 	r := start(t, newFakeAPI(t, annotatedPod("p", "127.0.0.1", port, nil)), nil)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -124,15 +126,20 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-func get(t testing.TB, url string, header http.Header) (*http.Response, string) {
+// reply is an answer whose body has been read.
+type reply struct {
+	StatusCode    int
+	Header        http.Header
+	ContentLength int64
+}
+
+func get(t testing.TB, url string, header http.Header) (reply, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, header)
 	// Not the default transport: it would ask for gzip and unpack it.
 	transport := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
 	resp, err := transport.RoundTrip(req)
@@ -144,15 +151,13 @@ func get(t testing.TB, url string, header http.Header) (*http.Response, string) 
 	if err != nil {
 		t.Fatalf("read %s: %v", url, err)
 	}
-	return resp, string(body)
+	return reply{resp.StatusCode, resp.Header, resp.ContentLength}, string(body)
 }
 
 // annotatedPod is a running pod that asks to be scraped at address.
 func annotatedPod(name, host, port string, annotations map[string]string) *corev1.Pod {
 	all := map[string]string{"prometheus.io/scrape": "true", "prometheus.io/port": port}
-	for k, v := range annotations {
-		all[k] = v
-	}
+	maps.Copy(all, annotations)
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: all},
 		Spec:       corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "app", Image: "app:1"}}},
@@ -180,4 +185,13 @@ func objectsOf(t testing.TB, file string) []runtime.Object {
 		objects = append(objects, o)
 	}
 	return objects
+}
+
+func listen(t testing.TB, address string) net.Listener {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
 }

@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -85,10 +86,13 @@ func controlPlanePod(component, ip, port string) *corev1.Pod {
 	p := annotatedPod(component, ip, port, nil)
 	p.Annotations = map[string]string{}
 	p.Namespace, p.Labels = "kube-system", map[string]string{"component": component}
-	var number int32
-	fmt.Sscan(port, &number)
-	p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "probe-port", ContainerPort: number}}
+	p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "probe-port", ContainerPort: portNumber(port)}}
 	return p
+}
+
+func portNumber(port string) int32 {
+	number, _ := strconv.ParseInt(port, 10, 32)
+	return int32(number)
 }
 
 func scrapeAll(t *testing.T, list target.List) {
@@ -134,7 +138,7 @@ func TestCredentialsConfinement(t *testing.T) {
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{
 				Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: server.host}},
 			}}
-			fmt.Sscan(server.port, &node.Status.DaemonEndpoints.KubeletEndpoint.Port)
+			node.Status.DaemonEndpoints.KubeletEndpoint.Port = portNumber(server.port)
 			secure := map[string]string{"prometheus.io/scheme": "https", "prometheus.io/path": "/hostile"}
 			objects := []runtime.Object{
 				node, controlPlanePod("kube-scheduler", server.host, server.port),

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +65,7 @@ func newPool(cluster string, c *config.ScrapeConfig) (target.Pool, error) {
 	p.Params = nil
 	p.MetricsPath, p.Scheme = config.DefaultScrapeConfig.MetricsPath, config.DefaultScrapeConfig.Scheme
 	p.ScrapeFailureLogFile = ""
-	p.MetricRelabelConfigs = append(p.MetricRelabelConfigs[:len(p.MetricRelabelConfigs):len(p.MetricRelabelConfigs)], setCluster(cluster))
+	p.MetricRelabelConfigs = append(slices.Clip(p.MetricRelabelConfigs), setCluster(cluster))
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	if err := enc.Encode(&p); err != nil {

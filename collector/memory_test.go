@@ -72,13 +72,10 @@ func bigCluster(t *testing.T) []runtime.Object {
 	var objects []runtime.Object
 	for i := range memoryTargets {
 		ip := fmt.Sprintf("127.1.%d.%d", i/250, i%250+1)
-		listener, err := net.Listen("tcp", ip+":0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := listen(t, ip+":0")
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })}
 		go func() { _ = server.Serve(listener) }()
-		t.Cleanup(func() { server.Close() })
+		t.Cleanup(func() { _ = server.Close() })
 		_, port, _ := net.SplitHostPort(listener.Addr().String())
 		pod := annotatedPod(fmt.Sprintf("deployment-%d-5c9f7d8b6-abcde", i), ip, port, nil)
 		weigh(pod)
@@ -99,7 +96,7 @@ func weigh(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: fmt.Sprintf("VARIABLE_%d", i), Value: strings.Repeat("v", 40)})
 		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: fmt.Sprintf("volume-%d", i), VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{}}})
 	}
-	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:` + strings.Repeat("y", 2000) + `":{}}}`)}}}
+	pod.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:` + strings.Repeat("y", 2000) + `":{}}}`)}}
 	for _, c := range []corev1.PodConditionType{corev1.PodReady, corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady} {
 		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: c, Status: corev1.ConditionTrue, Message: strings.Repeat("m", 100)})
 	}

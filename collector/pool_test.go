@@ -2,8 +2,10 @@ package collector_test
 
 import (
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -54,9 +56,7 @@ func TestPoolsSurviveTheShard(t *testing.T) {
 		cfg.ScrapeConfigs, cfg.ScrapeInterval, cfg.ScrapeTimeout = []string{file}, 15*time.Second, time.Minute
 	})
 	meant := load(t, string(collector.Profile()))
-	for name, c := range load(t, ownJobs) {
-		meant[name] = c
-	}
+	maps.Copy(meant, load(t, ownJobs))
 	list := r.list(t)
 	if len(list.Pools) != len(meant) || len(list.Pools) != 12 {
 		t.Fatalf("%d pools, %d jobs", len(list.Pools), len(meant))
@@ -78,11 +78,10 @@ func TestPoolsSurviveTheShard(t *testing.T) {
 		}
 		last := relabel.DefaultRelabelConfig
 		last.TargetLabel, last.Replacement, last.NameValidationScheme = "cluster", "a", want.MetricNameValidationScheme
-		want.MetricRelabelConfigs = append(want.MetricRelabelConfigs[:len(want.MetricRelabelConfigs):len(want.MetricRelabelConfigs)], &last)
+		want.MetricRelabelConfigs = append(slices.Clip(want.MetricRelabelConfigs), &last)
 		compare := cmp.Options{
 			cmpopts.IgnoreUnexported(config.ScrapeConfig{}, promconfig.URL{}),
 			cmp.Comparer(func(a, b relabel.Regexp) bool { return a.String() == b.String() }),
-			cmpopts.EquateComparable(promconfig.HTTPClientConfig{}.ProxyConfig.ProxyURL),
 			cmpopts.EquateEmpty(),
 		}
 		if diff := cmp.Diff(&want, got, compare, cmpopts.IgnoreFields(config.ScrapeConfig{}, "HTTPClientConfig")); diff != "" {

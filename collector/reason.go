@@ -117,6 +117,7 @@ func (r reason) status() int {
 		return http.StatusGatewayTimeout
 	case reasonBusy:
 		return http.StatusServiceUnavailable
+	default:
+		return http.StatusBadGateway
 	}
-	return http.StatusBadGateway
 }

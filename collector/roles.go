@@ -49,6 +49,7 @@ func (b *roleBuilder) build() (discovery.Discoverer, cache.SharedIndexInformer) 
 	case kubernetes.RoleEndpoint:
 		endpoints := b.watch("endpoints", kubernetes.RoleEndpoint, b.endpointIndexers(cache.Indexers{indexPod: indexEndpointsByPod}, indexEndpointsByNode))
 		services, pods := b.watch("services", kubernetes.RoleService, nil), b.watch("pods", kubernetes.RolePod, nil)
+		//nolint:staticcheck // role endpoints is genuine scrape_configs syntax
 		return kubernetes.NewEndpoints(b.log, endpoints, services, pods, b.nodes(), b.namespaces(), b.replicaSets(), b.jobs(),
 			meta.Deployment, meta.Job, meta.CronJob, b.events), endpoints
 	}
