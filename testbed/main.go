@@ -3,11 +3,9 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
-	"github.com/spf13/cobra"
-
+	"github.com/fleetwatch-io/fleetwatch/testbed/internal/cli"
 	"github.com/fleetwatch-io/fleetwatch/testbed/kube"
 )
 
@@ -16,25 +14,5 @@ func main() {
 	if len(os.Args) > 1 {
 		kube.Main(os.Args[1], os.Args[2:])
 	}
-	if err := newRoot().Execute(); err != nil {
-		fmt.Fprintf(os.Stderr, "testbed: %v\n", err)
-		os.Exit(1)
-	}
-}
-
-func newRoot() *cobra.Command {
-	root := &cobra.Command{
-		Use:   "testbed",
-		Short: "Run real Kubernetes clusters on this machine, for Fleetwatch to watch",
-		Long: `Testbed runs real Kubernetes clusters on this machine, without containers.
-
-Each cluster is a real etcd, kube-apiserver, kube-controller-manager,
-kube-scheduler and kube-state-metrics; its nodes and most pods are simulated
-by KWOK. Everything listens on loopback addresses only. 'testbed up' stays in
-the foreground; the other commands work from another shell, by its --dir.`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-	}
-	root.AddCommand(newUp(), newStatus(), newDown(), newFault(), newKubelet(), newApp())
-	return root
+	os.Exit(cli.Run(os.Args[1:], os.Stdout, os.Stderr))
 }

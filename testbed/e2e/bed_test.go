@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -50,7 +51,8 @@ func binary(t *testing.T) string {
 func start(t *testing.T, dir string, base int) *testbed {
 	t.Helper()
 	b := &testbed{bin: binary(t), dir: dir, base: base, exited: make(chan error, 1)}
-	b.cmd = exec.Command(b.bin, "up", "--clusters", "1", "--nodes", "5", "--dir", dir, "--port-base", fmt.Sprint(base))
+	// Not the test's context: a subtest ends before the program does.
+	b.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), b.bin, "up", "--clusters", "1", "--nodes", "5", "--dir", dir, "--port-base", fmt.Sprint(base))
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	out, err := b.cmd.StdoutPipe()
 	if err != nil {

@@ -89,7 +89,7 @@ func Run(ctx context.Context, c Config) error {
 	if err := checkData(c.Options); err != nil {
 		return err
 	}
-	if err := checkPorts(c.Options); err != nil {
+	if err := checkPorts(ctx, c.Options); err != nil {
 		return err
 	}
 	for name, path := range map[string]string{"coredns": c.Binaries.CoreDNS, "node-exporter": c.Binaries.NodeExporter} {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fleetwatch-io/fleetwatch/testbed/internal/bed"
 	"github.com/fleetwatch-io/fleetwatch/testbed/internal/layout"
@@ -84,8 +85,9 @@ func TestRunRefuses(t *testing.T) {
 			}
 			o := options(dir)
 			tc.change(&o)
-			ctx, cancel := context.WithCancel(t.Context())
-			cancel() // should a check be missing, nothing starts for long
+			// Should a check be missing, nothing runs for long.
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
 			err := bed.Run(ctx, bed.Config{Options: o, Out: io.Discard, Binaries: bed.Binaries{Self: "/bin/false"}})
 			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %v, want one line about %q", err, tc.want)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -214,9 +215,9 @@ func (c *cluster) stop() {
 	c.mu.Lock()
 	children := c.children
 	c.mu.Unlock()
-	for i := len(children) - 1; i >= 0; i-- {
-		children[i].cancel()
-		<-children[i].done
+	for _, one := range slices.Backward(children) {
+		one.cancel()
+		<-one.done
 	}
 }
 

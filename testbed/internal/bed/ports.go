@@ -1,6 +1,7 @@
 package bed
 
 import (
+	"context"
 	"fmt"
 	"net"
 
@@ -8,7 +9,8 @@ import (
 )
 
 // checkPorts reports the first address that something else uses.
-func checkPorts(o layout.Options) error {
+func checkPorts(ctx context.Context, o layout.Options) error {
+	var lc net.ListenConfig
 	for _, c := range o.ClusterList() {
 		addresses := []string{}
 		for _, port := range ports(c) {
@@ -18,7 +20,7 @@ func checkPorts(o layout.Options) error {
 			addresses = append(addresses, fmt.Sprintf("%s:%d", n.IP, c.KubeletPort()))
 		}
 		for _, address := range addresses {
-			l, err := net.Listen("tcp", address)
+			l, err := lc.Listen(ctx, "tcp", address)
 			if err != nil {
 				return fmt.Errorf("cluster %s cannot listen on %s: %w; free the port or choose others with --port-base", c.Name, address, err)
 			}

@@ -58,8 +58,11 @@ func valuesOf(c layout.Cluster) values {
 		DNSService: layout.DNSService,
 		Corefile:   "    " + strings.ReplaceAll(strings.TrimSpace(Corefile(c)), "\n", "\n    "),
 		Shop: []shopApp{
-			{"frontend", 6, "140m", "96Mi"}, {"cart", 4, "60m", "88Mi"}, {"catalog", 4, "75m", "110Mi"},
-			{"checkout", 3, "45m", "92Mi"}, {"payments", 2, "20m", "70Mi"},
+			{"frontend", 6, "140m", "96Mi"},
+			{"cart", 4, "60m", "88Mi"},
+			{"catalog", 4, "75m", "110Mi"},
+			{"checkout", 3, "45m", "92Mi"},
+			{"payments", 2, "20m", "70Mi"},
 		},
 	}
 	for i := range c.Options().APIServers {

@@ -28,7 +28,7 @@ type series struct {
 	bounds []Bucket
 }
 
-// label sets of the pages
+// Label sets of the pages.
 var (
 	ofContainer = map[string]string{"container": "container.name", "namespace": "pod.metadata.namespace", "pod": "pod.metadata.name"}
 	ofPod       = map[string]string{"namespace": "pod.metadata.namespace", "pod": "pod.metadata.name"}
@@ -211,9 +211,21 @@ type Operation struct {
 // RuntimeOperations are what a kubelet asks of its container runtime.
 func RuntimeOperations() []Operation {
 	return []Operation{
-		{"container_status", 0.9}, {"create_container", 0.01}, {"exec_sync", 0.4}, {"image_status", 0.1}, {"list_containers", 1},
-		{"list_images", 0.033}, {"list_podsandbox", 1}, {"podsandbox_status", 0.5}, {"pull_image", 0.004}, {"remove_container", 0.005},
-		{"run_podsandbox", 0.008}, {"start_container", 0.01}, {"status", 0.2}, {"stop_container", 0.006}, {"version", 0.1},
+		{"container_status", 0.9},
+		{"create_container", 0.01},
+		{"exec_sync", 0.4},
+		{"image_status", 0.1},
+		{"list_containers", 1},
+		{"list_images", 0.033},
+		{"list_podsandbox", 1},
+		{"podsandbox_status", 0.5},
+		{"pull_image", 0.004},
+		{"remove_container", 0.005},
+		{"run_podsandbox", 0.008},
+		{"start_container", 0.01},
+		{"status", 0.2},
+		{"stop_container", 0.006},
+		{"version", 0.1},
 	}
 }
 
@@ -224,8 +236,17 @@ type Bucket struct{ Le, Share float64 }
 // Latencies is a distribution of durations; scale stretches it.
 func Latencies(scale float64) []Bucket {
 	out := []Bucket{
-		{0.005, 0.42}, {0.01, 0.25}, {0.025, 0.17}, {0.05, 0.08}, {0.1, 0.05}, {0.25, 0.02},
-		{0.5, 0.008}, {1, 0.002}, {2.5, 0}, {5, 0}, {10, 0},
+		{0.005, 0.42},
+		{0.01, 0.25},
+		{0.025, 0.17},
+		{0.05, 0.08},
+		{0.1, 0.05},
+		{0.25, 0.02},
+		{0.5, 0.008},
+		{1, 0.002},
+		{2.5, 0},
+		{5, 0},
+		{10, 0},
 	}
 	for i := range out {
 		out[i].Le *= scale

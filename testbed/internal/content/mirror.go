@@ -3,6 +3,7 @@ package content
 import (
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -87,9 +88,7 @@ func mirror(d component) Mirror {
 		"kubernetes.io/config.hash":   hash,
 		"kubernetes.io/config.source": "file",
 	}
-	for k, v := range d.annotations {
-		annotations[k] = v
-	}
+	maps.Copy(annotations, d.annotations)
 	probe := func(path string, failures int32) *corev1.Probe {
 		return &corev1.Probe{
 			ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{

@@ -67,7 +67,7 @@ func (s *servers) run(ctx context.Context, synced cache.InformerSynced) error {
 			return err
 		case <-tick.C:
 			if synced() {
-				if err := s.reconcile(&serving); err != nil {
+				if err := s.reconcile(ctx, &serving); err != nil {
 					return err
 				}
 			}
@@ -78,7 +78,7 @@ func (s *servers) run(ctx context.Context, synced cache.InformerSynced) error {
 // reconcile starts a server for each node that lacks one and stops those of
 // nodes that are gone. A port that is taken is an error: nothing else may
 // answer for a node.
-func (s *servers) reconcile(serving *sync.WaitGroup) error {
+func (s *servers) reconcile(ctx context.Context, serving *sync.WaitGroup) error {
 	nodes, err := s.nodes.List(labels.Everything())
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s *servers) reconcile(serving *sync.WaitGroup) error {
 			_ = old.http.Close()
 			delete(s.running, node.Name)
 		}
-		one, err := s.start(node.Name, address, serving)
+		one, err := s.start(ctx, node.Name, address, serving)
 		if err != nil {
 			return fmt.Errorf("serve node %s on %s: %w", node.Name, address, err)
 		}
@@ -108,13 +108,14 @@ func (s *servers) reconcile(serving *sync.WaitGroup) error {
 	return nil
 }
 
-func (s *servers) start(node, address string, serving *sync.WaitGroup) (*server, error) {
+func (s *servers) start(ctx context.Context, node, address string, serving *sync.WaitGroup) (*server, error) {
 	file := filepath.Join(s.config.CertDir, node)
 	cert, err := tls.LoadX509KeyPair(file+".crt", file+".key")
 	if err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", address)
+	var lc net.ListenConfig
+	listener, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}

@@ -176,15 +176,16 @@ func (c *Child) runOnce(ctx context.Context) error {
 		return err
 	}
 	defer out.Close()
-	cmd := exec.Command(c.spec.Path, c.spec.Args...)
+	// The end of ctx is answered below, politely; it must not kill at once.
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), c.spec.Path, c.spec.Args...)
 	cmd.Env = append(os.Environ(), c.spec.Env...)
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := c.spawner.Start(cmd); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
 	c.update(func(s *State) { s.Phase, s.PID, s.Started = Running, cmd.Process.Pid, time.Now() })
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
+	exited := make(chan exit, 1)
+	go func() { exited <- exit{cmd.Wait()} }()
 
 	probeCtx, stopProbe := context.WithCancel(ctx)
 	var probes sync.WaitGroup
@@ -195,8 +196,9 @@ func (c *Child) runOnce(ctx context.Context) error {
 	defer hold.Stop()
 	for {
 		select {
-		case err := <-exited:
-			return c.ended(err)
+		case end := <-exited:
+			c.ended(end)
+			return end.reason()
 		case <-hold.C:
 			if c.held() {
 				_ = cmd.Process.Kill()
@@ -210,22 +212,34 @@ func (c *Child) runOnce(ctx context.Context) error {
 	}
 }
 
-func (c *Child) ended(err error) error {
-	if err == nil {
-		err = errors.New("exit status 0")
+// exit is how a process ended.
+type exit struct{ err error }
+
+// reason is never nil: a child that ends by itself has failed its purpose.
+func (e exit) reason() error {
+	if e.err == nil {
+		return errors.New("exit status 0")
 	}
-	code := 0
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		code = exit.ExitCode()
-		if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-			code = 128 + int(status.Signal())
-		}
-	}
-	c.update(func(s *State) { s.LastExit, s.ExitCode, s.ExitedAt = err.Error(), code, time.Now() })
-	return err
+	return e.err
 }
 
-func (c *Child) terminate(cmd *exec.Cmd, exited <-chan error) {
+// code is the exit code as a shell tells it.
+func (e exit) code() int {
+	failure, ok := errors.AsType[*exec.ExitError](e.err)
+	if !ok {
+		return 0
+	}
+	if status, ok := failure.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return failure.ExitCode()
+}
+
+func (c *Child) ended(e exit) {
+	c.update(func(s *State) { s.LastExit, s.ExitCode, s.ExitedAt = e.reason().Error(), e.code(), time.Now() })
+}
+
+func (c *Child) terminate(cmd *exec.Cmd, exited <-chan exit) {
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-exited:
