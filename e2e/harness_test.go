@@ -43,7 +43,8 @@ func program(t *testing.T, name string) string {
 
 // instance is one `fleetwatch up`.
 type instance struct {
-	t        *testing.T
+	t        *testing.T // of the step that runs
+	root     *testing.T // of the whole life
 	dir      string
 	portBase int
 	args     []string
@@ -56,7 +57,7 @@ type instance struct {
 // start runs `fleetwatch up` and returns once /readyz answers 200.
 func start(t *testing.T, dir string, portBase int, args ...string) *instance {
 	t.Helper()
-	i := &instance{t: t, dir: dir, portBase: portBase, args: args}
+	i := &instance{t: t, root: t, dir: dir, portBase: portBase, args: args}
 	i.run()
 	i.waitReady(4 * time.Minute)
 	return i
@@ -75,12 +76,12 @@ func (i *instance) run() {
 	if err := i.cmd.Start(); err != nil {
 		i.t.Fatal(err)
 	}
-	cmd, done := i.cmd, i.done
+	cmd, out, done := i.cmd, i.out, i.done
 	go func() { done <- cmd.Wait() }()
-	i.t.Cleanup(func() {
+	i.root.Cleanup(func() {
 		_ = cmd.Process.Kill() // an error means that the test has stopped it
-		if i.t.Failed() {
-			i.t.Logf("output of fleetwatch up:\n%s", i.out.tail(8000))
+		if i.root.Failed() {
+			i.root.Logf("output of fleetwatch up:\n%s", out.tail(8000))
 		}
 	})
 }

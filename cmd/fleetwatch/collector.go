@@ -81,7 +81,6 @@ func runCollector(ctx context.Context, o collectorOptions) error {
 		return errors.New("--cluster is required: the name that the cluster's series shall carry, such as --cluster prod-1")
 	}
 	tuneCollectorMemory()
-	releaseStartupMemory()
 	klog.SetSlogLogger(slog.New(demoted{log.Handler()}))
 	restConfig, err := collectorRESTConfig(o)
 	if err != nil {
@@ -117,7 +116,6 @@ func runCollector(ctx context.Context, o collectorOptions) error {
 	var g group
 	g.add(ctx, server.Run)
 	g.add(ctx, c.Run)
-	g.add(ctx, keepProgramPagesFew)
 	return g.runUntilSignal(ctx)
 }
 

@@ -2,12 +2,10 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"os"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,24 +23,6 @@ func tuneCollectorMemory() {
 func releaseStartupMemory() {
 	debug.FreeOSMemory()
 	releaseProgramPages()
-}
-
-// keepProgramPagesFew releases the pages of the program file until ctx ends:
-// often while the process starts, then once a minute.
-func keepProgramPagesFew(ctx context.Context) error {
-	ticker := time.NewTicker(500 * time.Millisecond)
-	defer ticker.Stop()
-	for n := 0; ; n++ {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-			releaseProgramPages()
-		}
-		if n == 20 {
-			ticker.Reset(time.Minute)
-		}
-	}
 }
 
 // releaseProgramPages takes the pages of the program file out of this process.
