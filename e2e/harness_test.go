@@ -81,7 +81,7 @@ func (i *instance) run() {
 	i.root.Cleanup(func() {
 		_ = cmd.Process.Kill() // an error means that the test has stopped it
 		if i.root.Failed() {
-			i.root.Logf("output of fleetwatch up:\n%s", out.tail(8000))
+			i.root.Logf("output of fleetwatch up:\n%s", out.tail())
 		}
 	})
 }
@@ -93,7 +93,7 @@ func (i *instance) waitReady(timeout time.Duration) {
 		select {
 		case err := <-i.done:
 			i.done <- err
-			i.t.Fatalf("fleetwatch up ended: %v\n%s", err, i.out.tail(8000))
+			i.t.Fatalf("fleetwatch up ended: %v\n%s", err, i.out.tail())
 		default:
 		}
 		_, err := i.get("/readyz")
@@ -110,10 +110,10 @@ func (i *instance) stop() {
 	select {
 	case err := <-i.done:
 		if err != nil {
-			i.t.Fatalf("fleetwatch up: %v\n%s", err, i.out.tail(8000))
+			i.t.Fatalf("fleetwatch up: %v\n%s", err, i.out.tail())
 		}
 	case <-time.After(90 * time.Second):
-		i.t.Fatalf("fleetwatch up does not stop\n%s", i.out.tail(8000))
+		i.t.Fatalf("fleetwatch up does not stop\n%s", i.out.tail())
 	}
 }
 
@@ -354,7 +354,8 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-func (b *buffer) tail(n int) string {
+// tail is the end of it, short enough for a test's log.
+func (b *buffer) tail() string {
 	s := b.String()
-	return s[max(0, len(s)-n):]
+	return s[max(0, len(s)-8000):]
 }

@@ -442,7 +442,7 @@ func nothingIsLeft(t *testing.T, i *instance) {
 		}
 	}
 	for port := portBase; port < portBase+600; port++ {
-		l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port))
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:"+strconv.Itoa(port))
 		if err != nil {
 			t.Errorf("port %d is left: %v", port, err)
 			continue

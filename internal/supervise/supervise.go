@@ -194,11 +194,12 @@ func (s *Supervisor) runOnce(ctx context.Context, spec Spec, out *output) error 
 	defer s.up.WithLabelValues(spec.Name).Set(0)
 	s.update(spec.Name, func(c *Child) { c.State, c.PID, c.Since = StateRunning, cmd.Process.Pid, time.Now() })
 
-	exited := make(chan error, 1)
-	go func() { exited <- cmd.Wait() }()
+	exited := make(chan struct{})
+	var exit error // written before exited is closed
+	go func() { exit = cmd.Wait(); close(exited) }()
 	select {
-	case err := <-exited:
-		return err
+	case <-exited:
+		return exit
 	case <-ctx.Done():
 	}
 	_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it has just ended

@@ -57,7 +57,9 @@ func run(t *testing.T, s *supervise.Supervisor, spec supervise.Spec) (lines <-ch
 			t.Error(err)
 		}
 		stopServe()
-		<-served
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
 	}
 	t.Cleanup(stop)
 	return out, stop
