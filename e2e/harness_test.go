@@ -21,25 +21,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
-)
 
-// program returns the path of a built program and fails the test, never skips
-// it, when it is missing.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	dir := os.Getenv("FLEETWATCH_BIN_DIR")
-	if dir == "" {
-		dir = filepath.Join("..", "bin")
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%s is missing: run `make build` first, or set FLEETWATCH_BIN_DIR", path)
-	}
-	return path
-}
+	"github.com/fleetwatch-io/fleetwatch/internal/testprogram"
+)
 
 // instance is one `fleetwatch up`.
 type instance struct {
@@ -68,7 +52,7 @@ func (i *instance) run() {
 	args := append([]string{"up", "--data-dir", i.dir, "--port-base", strconv.Itoa(i.portBase)}, i.args...)
 	i.out = &buffer{}
 	i.done = make(chan error, 1)
-	i.cmd = exec.Command(program(i.t, "fleetwatch"), args...) //nolint:noctx // stopped by the test with a signal
+	i.cmd = exec.Command(testprogram.Path(i.t, "fleetwatch"), args...) //nolint:noctx // stopped by the test with a signal
 	i.cmd.Stdout, i.cmd.Stderr = i.out, i.out
 	i.cmd.Env = append(os.Environ(), "KUBECONFIG=")
 	// If the test dies, the program must not stay.
@@ -243,7 +227,7 @@ func (i *instance) rangeQuery(expr string, from, to time.Time, step time.Duratio
 // and exit code.
 func (i *instance) cli(args ...string) (stdout, stderr string, code int) {
 	i.t.Helper()
-	return run(i.t, program(i.t, "fleetwatch"), append(args, "--server", i.url(0))...)
+	return run(i.t, testprogram.Path(i.t, "fleetwatch"), append(args, "--server", i.url(0))...)
 }
 
 func run(t *testing.T, path string, args ...string) (stdout, stderr string, code int) {
@@ -267,7 +251,7 @@ func run(t *testing.T, path string, args ...string) (stdout, stderr string, code
 // testbed runs a testbed command on this instance's testbed and fails on error.
 func (i *instance) testbed(args ...string) string {
 	i.t.Helper()
-	out, stderr, code := run(i.t, program(i.t, "testbed"), append(args, "--dir", filepath.Join(i.dir, "testbed"))...)
+	out, stderr, code := run(i.t, testprogram.Path(i.t, "testbed"), append(args, "--dir", filepath.Join(i.dir, "testbed"))...)
 	if code != 0 {
 		i.t.Fatalf("testbed %v: exit %d: %s", args, code, stderr)
 	}

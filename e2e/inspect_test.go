@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fleetwatch-io/fleetwatch/internal/testprogram"
 )
 
 type report struct {
@@ -34,7 +36,7 @@ var verdictExit = map[string]int{"GO": 0, "RISK": 2, "NO-GO": 3, "UNKNOWN": 4}
 func (i *instance) inspect(args ...string) report {
 	i.t.Helper()
 	args = append([]string{"inspect", "run", "--kubeconfig", i.kubeconfig(), "-o", "json"}, args...)
-	out, stderr, code := run(i.t, program(i.t, "fleetwatch"), args...)
+	out, stderr, code := run(i.t, testprogram.Path(i.t, "fleetwatch"), args...)
 	var r report
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		i.t.Fatalf("inspect: exit %d, %v\n%s%s", code, err, out, stderr)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fleetwatch-io/fleetwatch/internal/durable"
 )
 
 // keepReports is how many reports a Store keeps; the oldest go first.
@@ -97,7 +99,7 @@ func (s *Store) Save(report *Report) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := WriteFile(s.path(report.ID), text); err != nil {
+	if err := durable.WriteFile(s.path(report.ID), text, 0o640); err != nil {
 		return fmt.Errorf("save inspection: %w", err)
 	}
 	s.summaries = slices.DeleteFunc(s.summaries, func(known Summary) bool { return known.ID == report.ID })
@@ -153,35 +155,3 @@ func (s *Store) Get(id string) (*Report, error) {
 }
 
 func (s *Store) path(id string) string { return filepath.Join(s.dir, id+".json") }
-
-// WriteFile writes a file whole or not at all: next to its place first, to
-// disk, then renamed. What exists and is no ordinary file, such as /dev/stdout,
-// is written to and not replaced.
-func WriteFile(path string, text []byte) (err error) {
-	if info, statErr := os.Stat(path); statErr == nil && !info.Mode().IsRegular() {
-		return writeInto(path, text)
-	}
-	temporary, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(temporary.Name()))
-		}
-	}()
-	_, err = temporary.Write(text)
-	if err = errors.Join(err, temporary.Chmod(0o640), temporary.Sync(), temporary.Close()); err != nil {
-		return err
-	}
-	return os.Rename(temporary.Name(), path)
-}
-
-func writeInto(path string, text []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	return errors.Join(err, file.Close())
-}

@@ -80,28 +80,3 @@ func TestStoreLeavesBadFilesAlone(t *testing.T) {
 		t.Error("a store in a file")
 	}
 }
-
-func TestWriteFileIsWholeOrNothing(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "report.html")
-	for _, text := range []string{"one", "two"} {
-		if err := inspect.WriteFile(path, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
-		if got, _ := os.ReadFile(path); string(got) != text {
-			t.Errorf("got %q", got)
-		}
-	}
-	if err := inspect.WriteFile(filepath.Join(dir, "no", "such"), nil); err == nil {
-		t.Error("no error for a missing folder")
-	}
-	if err := inspect.WriteFile(os.DevNull, []byte("x")); err != nil {
-		t.Error(err)
-	}
-	if info, err := os.Stat(os.DevNull); err != nil || info.Mode().IsRegular() {
-		t.Errorf("%s was replaced: %v", os.DevNull, err)
-	}
-	if files, _ := os.ReadDir(dir); len(files) != 1 {
-		t.Errorf("%d files are left", len(files))
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,27 +13,11 @@ import (
 	"time"
 
 	"github.com/fleetwatch-io/fleetwatch/internal/target"
+	"github.com/fleetwatch-io/fleetwatch/internal/testprogram"
 	"github.com/fleetwatch-io/fleetwatch/sharder"
 	"github.com/fleetwatch-io/fleetwatch/sharder/internal/shardtest"
 	"github.com/fleetwatch-io/fleetwatch/sharder/shard"
 )
-
-// program finds a stock program that the tests run for real.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	dir := os.Getenv("FLEETWATCH_BIN_DIR")
-	if dir == "" {
-		dir = filepath.Join("..", "bin")
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		t.Fatalf("this test runs the real %s: %v; build it with 'make bin/%s', or set FLEETWATCH_BIN_DIR to where it is", name, err, name)
-	}
-	return path
-}
 
 func freePort(t *testing.T) string {
 	t.Helper()
@@ -97,7 +80,7 @@ func start(t *testing.T, path, ready string, args ...string) {
 // series are there at every second, and rates stay within 1 %.
 func TestMovedTargetSeenThroughThanos(t *testing.T) {
 	const interval, counters = 5 * time.Second, 100
-	thanos := program(t, "thanos")
+	thanos := testprogram.Path(t, "thanos")
 	g := shardtest.NewGateway(t)
 	shards := twoShards(t)
 	var endpoints []string

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/fleetwatch-io/fleetwatch/collector"
 	"github.com/fleetwatch-io/fleetwatch/fleet"
-	"github.com/fleetwatch-io/fleetwatch/internal/buildinfo"
 	"github.com/fleetwatch-io/fleetwatch/internal/serve"
 )
 
@@ -80,14 +77,13 @@ func runCollector(ctx context.Context, o collectorOptions) error {
 	if o.cluster == "" {
 		return errors.New("--cluster is required: the name that the cluster's series shall carry, such as --cluster prod-1")
 	}
-	tuneCollectorMemory()
+	collectGarbageAt(30) // a collector holds little, and there is one for each cluster
 	klog.SetSlogLogger(slog.New(demoted{log.Handler()}))
 	restConfig, err := collectorRESTConfig(o)
 	if err != nil {
 		return err
 	}
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(buildinfo.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg := newRegistry()
 
 	var handler switchHandler // the port is bound before its number is known
 	server, err := serve.Listen(o.listen, "--listen", &handler, log)

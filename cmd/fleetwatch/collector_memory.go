@@ -10,14 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tuneCollectorMemory trades a little CPU for memory: a collector holds little
-// and there is one for each cluster. GOGC, when set, wins.
-func tuneCollectorMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(30)
-	}
-}
-
 // releaseStartupMemory gives back what only the start needed: the first lists
 // of all objects, which are garbage, and the pages of the program file.
 func releaseStartupMemory() {

@@ -6,9 +6,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/oklog/run"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/fleetwatch-io/fleetwatch/internal/buildinfo"
 )
 
 // group is a run.Group whose actors stop one by one in the order in which
@@ -34,6 +39,21 @@ func (g *group) runUntilSignal(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// newRegistry returns a registry with the metrics that every role has.
+func newRegistry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(buildinfo.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return reg
+}
+
+// collectGarbageAt sets the garbage collector's percentage, below Go's default
+// of 100 for roles whose memory counts more than a little CPU. $GOGC wins.
+func collectGarbageAt(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
 }
 
 // newLogger logs text at the given level (debug, info, warn or error) to stderr.

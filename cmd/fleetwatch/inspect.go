@@ -27,6 +27,7 @@ import (
 	"github.com/fleetwatch-io/fleetwatch/inspect/render"
 	"github.com/fleetwatch-io/fleetwatch/inspect/snapshot"
 	"github.com/fleetwatch-io/fleetwatch/internal/buildinfo"
+	"github.com/fleetwatch-io/fleetwatch/internal/durable"
 )
 
 func newInspectCommand() *cobra.Command {
@@ -189,7 +190,7 @@ func (o *inspectOptions) snapshots(ctx context.Context, options inspect.Options)
 	if err := snapshot.Encode(&packed, time.Now(), snapshots); err != nil {
 		return nil, fmt.Errorf("--save: %w", err)
 	}
-	if err := inspect.WriteFile(o.save, packed.Bytes()); err != nil {
+	if err := durable.WriteFile(o.save, packed.Bytes(), 0o640); err != nil {
 		return nil, fmt.Errorf("--save: %w", err)
 	}
 	return snapshots, nil
@@ -241,7 +242,7 @@ func (o *inspectOptions) write(report *inspect.Report) error {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	if o.out != "" {
-		if err := inspect.WriteFile(o.out, text.Bytes()); err != nil {
+		if err := durable.WriteFile(o.out, text.Bytes(), 0o644); err != nil {
 			return fmt.Errorf("--out: %w", err)
 		}
 		fmt.Fprintf(o.stderr, "verdict %s; the report is in %s\n", report.Verdict, o.out)

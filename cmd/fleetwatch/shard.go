@@ -3,15 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
-	"runtime/debug"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 
-	"github.com/fleetwatch-io/fleetwatch/internal/buildinfo"
 	"github.com/fleetwatch-io/fleetwatch/internal/serve"
 	"github.com/fleetwatch-io/fleetwatch/sharder/shard"
 )
@@ -71,9 +66,8 @@ func runShard(ctx context.Context, o shardOptions) error {
 	if o.dataDir == "" {
 		return errors.New("--data-dir is required: a folder of this shard's own, such as --data-dir ./shard-0")
 	}
-	tuneShardMemory()
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(buildinfo.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	collectGarbageAt(75) // as Prometheus does: most of the heap is alive for hours
+	reg := newRegistry()
 
 	var handler switchHandler // the port is bound before its number is known
 	server, err := serve.Listen(o.listen, "--listen", &handler, log)
@@ -99,12 +93,4 @@ func runShard(ctx context.Context, o shardOptions) error {
 	g.add(ctx, server.Run)
 	g.add(ctx, s.Run)
 	return g.runUntilSignal(ctx)
-}
-
-// tuneShardMemory keeps less garbage than Go's default, as Prometheus does:
-// most of a shard's heap is alive for hours. GOGC, when set, wins.
-func tuneShardMemory() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(75)
-	}
 }

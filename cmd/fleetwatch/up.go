@@ -15,14 +15,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"gopkg.in/natefinch/lumberjack.v2"
 	"k8s.io/klog/v2"
 
 	"github.com/fleetwatch-io/fleetwatch/eventsink"
 	"github.com/fleetwatch-io/fleetwatch/fleet"
-	"github.com/fleetwatch-io/fleetwatch/internal/buildinfo"
 	"github.com/fleetwatch-io/fleetwatch/internal/record/embedded"
 	"github.com/fleetwatch-io/fleetwatch/internal/serve"
 	"github.com/fleetwatch-io/fleetwatch/internal/supervise"
@@ -120,8 +118,7 @@ func runUp(ctx context.Context, cfg upConfig, out io.Writer) error {
 	defer release()
 	context.AfterFunc(ctx, release)
 
-	reg := prometheus.NewRegistry()
-	reg.MustRegister(buildinfo.Collector(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	reg := newRegistry()
 	u := &up{
 		cfg: cfg, programs: programs, log: log, reg: reg,
 		progress: newProgress(out),

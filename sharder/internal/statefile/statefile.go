@@ -9,42 +9,24 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/fleetwatch-io/fleetwatch/internal/durable"
 )
 
 // ErrCorrupt marks a file that is there but does not hold a value.
 var ErrCorrupt = errors.New("state file is corrupt")
 
-// Write replaces the value in path. When it returns nil the value is on disk:
-// the file is synced before it takes its name, and the folder after.
-func Write(path string, value any) (err error) {
+// Write replaces the value in path, whose folder is made when it is missing.
+// When it returns nil the value is on disk.
+func Write(path string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
 		return fmt.Errorf("encode %s: %w", path, err)
 	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return fmt.Errorf("create the folder of %s: %w", path, err)
 	}
-	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(tmp.Name()))
-		}
-	}()
-	_, err = tmp.Write(data)
-	if err == nil {
-		err = tmp.Sync()
-	}
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	if err = os.Rename(tmp.Name(), path); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return syncDir(dir)
+	return durable.WriteFile(path, data, 0o600)
 }
 
 // Read fills value from path and reports whether the file was there. A file
@@ -70,15 +52,4 @@ func Quarantine(path string) (string, error) {
 		return "", fmt.Errorf("set %s aside: %w", path, err)
 	}
 	return aside, nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	if err := errors.Join(d.Sync(), d.Close()); err != nil {
-		return fmt.Errorf("sync %s: %w", dir, err)
-	}
-	return nil
 }
