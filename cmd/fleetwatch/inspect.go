@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -284,10 +283,9 @@ func newChecksListCommand() *cobra.Command {
 }
 
 func listChecks(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "ID\tSEVERITY\tCATEGORY\tTITLE\tFAILS WHEN")
+	rows := [][]string{{"ID", "SEVERITY", "CATEGORY", "TITLE", "FAILS WHEN"}}
 	for _, check := range checks.Catalogue() {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", check.ID, check.Severity, check.Category, check.Title, check.Threshold)
+		rows = append(rows, []string{check.ID, string(check.Severity), string(check.Category), check.Title, check.Threshold})
 	}
-	return table.Flush()
+	return printTable(w, rows)
 }

@@ -52,7 +52,7 @@ func (s *screen) run(ctx context.Context) error {
 			s.draw(next)
 		} else {
 			for _, line := range changes(previous, next) {
-				fmt.Fprintf(s.out, "%s  %s\n", next.now.Format("15:04:05"), line)
+				fmt.Fprintf(s.out, "%s  %s\n", next.now.Format("15:04:05"), oneLine(line))
 			}
 		}
 		previous = next

@@ -3,8 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
-	"text/tabwriter"
+	"strconv"
 	"time"
 )
 
@@ -51,20 +50,20 @@ func (v view) render(w io.Writer) {
 	}
 	p.printf("Fleetwatch is %s  %s\n\n", status, v.now.Format("2006-01-02 15:04:05"))
 
-	p.table("CLUSTER\tENVIRONMENT\tVERSION\tNODES\tTARGETS UP\tSTATUS", func(row func(string, ...any)) {
-		for _, c := range v.clusters {
-			row("%s\t%s\t%s\t%s\t%s\t%s", c.id, orDash(c.environment), orDash(c.version), countOrDash(c.nodes), upOf(c.up, c.expected), withReason(c.state, c.reason))
-		}
-	})
-	p.table("SHARD\tSERIES\tOF\tTARGETS\tSTATUS", func(row func(string, ...any)) {
-		for _, s := range v.shards {
-			row("%s\t%d\t%d\t%d\t%s", s.name, s.series, s.capacity, s.targets, withReason(s.state, s.reason))
-		}
-	})
+	clusters := [][]string{{"CLUSTER", "ENVIRONMENT", "VERSION", "NODES", "TARGETS UP", "STATUS"}}
+	for _, c := range v.clusters {
+		clusters = append(clusters, []string{c.id, orDash(c.environment), orDash(c.version), countOrDash(c.nodes), upOf(c.up, c.expected), withReason(c.state, c.reason)})
+	}
+	p.table(clusters)
+	shards := [][]string{{"SHARD", "SERIES", "OF", "TARGETS", "STATUS"}}
+	for _, s := range v.shards {
+		shards = append(shards, []string{s.name, strconv.FormatInt(s.series, 10), strconv.FormatInt(s.capacity, 10), strconv.Itoa(s.targets), withReason(s.state, s.reason)})
+	}
+	p.table(shards)
 	if v.verdict.verdict == "" {
 		p.printf("Verdict     not inspected yet\n")
 	} else {
-		p.printf("Verdict     %s  %s (inspected %s ago)\n", v.verdict.verdict, v.verdict.summary, age(v.now, v.verdict.at))
+		p.printf("Verdict     %s  %s (inspected %s ago)\n", v.verdict.verdict, oneLine(v.verdict.summary), age(v.now, v.verdict.at))
 	}
 	p.printf("Data        %s\n\n", v.dataDir)
 	for _, u := range v.urls {
@@ -73,7 +72,7 @@ func (v view) render(w io.Writer) {
 	if len(v.troubles) > 0 {
 		p.printf("\n")
 		for _, t := range v.troubles {
-			p.printf("! %s\n", t)
+			p.printf("! %s\n", oneLine(t))
 		}
 	}
 	p.printf("\nCtrl-C stops everything; the data stays.\n")
@@ -85,11 +84,8 @@ type printer struct{ w io.Writer }
 
 func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p.w, format, args...) }
 
-func (p *printer) table(header string, body func(row func(string, ...any))) {
-	t := tabwriter.NewWriter(p.w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, header)
-	body(func(format string, args ...any) { fmt.Fprintf(t, format+"\n", args...) })
-	_ = t.Flush()
+func (p *printer) table(rows [][]string) {
+	_ = printTable(p.w, rows)
 	p.printf("\n")
 }
 
@@ -111,7 +107,7 @@ func withReason(state, reason string) string {
 	if reason == "" {
 		return state
 	}
-	return state + ": " + strings.ReplaceAll(reason, "\n", " ")
+	return state + ": " + oneLine(reason)
 }
 
 func age(now, at time.Time) string { return now.Sub(at).Truncate(time.Second).String() }
