@@ -119,7 +119,7 @@ func saveEmpty(t *testing.T, fullQuota bool) string {
 }
 
 func TestChecksList(t *testing.T) {
-	for format, want := range map[string]string{"table": "CP-08  critical  control plane", "json": `"id": "CP-08"`} {
+	for format, want := range map[string]string{"table": "CP-08   critical   control plane", "json": `"id": "CP-08"`} {
 		if code, stdout, stderr := inspectRun(t, "checks", "list", "-o", format); code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("%s: exit %d, %q", format, code, stderr)
 		}
