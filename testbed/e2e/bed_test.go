@@ -42,7 +42,7 @@ func binary(t *testing.T) string {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v: build it with: make bin/testbed bin/kwok bin/kube-state-metrics, or set TESTBED_BIN", err)
+		t.Fatalf("%v: build it with: make bin/testbed bin/kwok bin/kube-state-metrics bin/coredns, or set TESTBED_BIN", err)
 	}
 	return path
 }

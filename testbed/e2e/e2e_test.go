@@ -1,6 +1,6 @@
 // Package e2e runs the built testbed program: one cluster of five nodes, its
-// faults, and its ends. It wants bin/testbed with kwok and kube-state-metrics
-// beside it, or TESTBED_BIN, and fails without.
+// faults, and its ends. It wants bin/testbed with kwok, kube-state-metrics
+// and coredns beside it, or TESTBED_BIN, and fails without.
 package e2e
 
 import (
@@ -42,6 +42,7 @@ func TestTestbed(t *testing.T) {
 
 	t.Run("nodes are ready", func(t *testing.T) { checkNodes(t, client) })
 	t.Run("processes are shown as pods", func(t *testing.T) { checkMirrors(t, client) })
+	t.Run("DNS is redundant", func(t *testing.T) { checkDNS(t, client, bed) })
 	t.Run("kubelets ask who is there", func(t *testing.T) { checkKubelet(t, client, config, bed) })
 	t.Run("faults", func(t *testing.T) { checkFaults(t, client, bed) })
 	t.Run("bad input", func(t *testing.T) { checkBadInput(t, bed) })
@@ -94,6 +95,37 @@ func checkMirrors(t *testing.T, client kubernetes.Interface) {
 		if len(list.Items) != 1 || !podReady(&list.Items[0]) || list.Items[0].Status.PodIP != "127.0.0.1" {
 			t.Errorf("pods of %s: %d, want one that is Ready at 127.0.0.1", component, len(list.Items))
 		}
+	}
+}
+
+// checkDNS asks both replicas of the cluster's DNS, which are on two nodes.
+func checkDNS(t *testing.T, client kubernetes.Interface, bed *testbed) {
+	eventually(t, "the Deployment of CoreDNS to have two ready replicas", func() bool {
+		d, err := client.AppsV1().Deployments("kube-system").Get(t.Context(), "coredns", metav1.GetOptions{})
+		return err == nil && d.Status.ReadyReplicas == 2 && d.Status.Replicas == 2
+	})
+	list, err := client.CoreV1().Pods("kube-system").List(t.Context(), metav1.ListOptions{LabelSelector: "k8s-app=kube-dns"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, addresses := map[string]bool{}, map[string]bool{}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		nodes[pod.Spec.NodeName], addresses[pod.Status.PodIP] = true, true
+		address := net.JoinHostPort(pod.Status.PodIP, fmt.Sprint(bed.base+60))
+		resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, address)
+		}}
+		ips, err := resolver.LookupHost(t.Context(), "kubernetes.default.svc.cluster.local.")
+		if err != nil || len(ips) != 1 || ips[0] != "10.96.0.1" {
+			t.Errorf("%s at %s resolves the API server to %v, %v", pod.Name, address, ips, err)
+		}
+		if code, err := getPlain(t, fmt.Sprintf("http://%s:%d/metrics", pod.Status.PodIP, bed.base+61)); code != http.StatusOK {
+			t.Errorf("%s answers %d, %v for its metrics", pod.Name, code, err)
+		}
+	}
+	if len(nodes) != 2 || len(addresses) != 2 || len(list.Items) != 2 {
+		t.Errorf("%d pods of CoreDNS on nodes %v at %v, want two of each", len(list.Items), nodes, addresses)
 	}
 }
 
@@ -199,12 +231,20 @@ func checkFaults(t *testing.T, client kubernetes.Interface, bed *testbed) {
 		t.Errorf("fault list does not show what is in effect:\n%s", out)
 	}
 	eventually(t, "the silent node to be NotReady", silent)
+	eventually(t, "the silent node's pods to be not Ready", func() bool {
+		ready, all := podsOf(t, client, "a-worker-002")
+		return all > 0 && ready == 0
+	})
 	eventually(t, "a second BackOff event", func() bool { return backOffs() >= 2 })
 	for _, name := range []string{"scheduler-down", "node-heartbeat", "crash-loop", "service-no-endpoints", "service-no-endpoints"} {
 		bed.must(t, "fault", "clear", name)
 	}
 	eventually(t, "the scheduler's pod to be Ready again", func() bool { return podReady(scheduler()) })
 	eventually(t, "the node to be Ready again", func() bool { return !silent() })
+	eventually(t, "all of the node's pods to be Ready again", func() bool {
+		ready, all := podsOf(t, client, "a-worker-002")
+		return all > 0 && ready == all
+	})
 	eventually(t, "the crash-looping pod to go", func() bool {
 		list, err := client.CoreV1().Pods("demo-faults").List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0
@@ -296,6 +336,26 @@ func podReady(p *corev1.Pod) bool {
 		}
 	}
 	return false
+}
+
+// podsOf counts the pods of a node that are Ready, of those that shall be:
+// neither done nor broken on purpose, and simulated.
+func podsOf(t *testing.T, client kubernetes.Interface, node string) (ready, all int) {
+	t.Helper()
+	list, err := client.CoreV1().Pods("").List(t.Context(), metav1.ListOptions{
+		FieldSelector: "status.phase=Running,spec.nodeName=" + node,
+		LabelSelector: "!testbed.fleetwatch.io/process,!testbed.fleetwatch.io/behaviour",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		all++
+		if podReady(&list.Items[i]) {
+			ready++
+		}
+	}
+	return ready, all
 }
 
 func eventually(t *testing.T, what string, f func() bool) {

@@ -101,6 +101,18 @@ func (c *cluster) optional() []string {
 	return out
 }
 
+// optionalPods is how many pods of real processes those manifests make.
+func (c *cluster) optionalPods() int {
+	pods := 0
+	if c.bed.config.Binaries.CoreDNS != "" {
+		pods += layout.DNSReplicas
+	}
+	if c.bed.config.Binaries.NodeExporter != "" {
+		pods++
+	}
+	return pods
+}
+
 // waitReady waits for the nodes, nearly all pods, and every process.
 func (c *cluster) waitReady(ctx context.Context) error {
 	return poll(ctx, 300*time.Millisecond, func() error {
@@ -161,7 +173,7 @@ func (c *cluster) podsRunning(ctx context.Context) error {
 	if all < want || 10*fine < 9*all {
 		return fmt.Errorf("%d of %d pods run", fine, max(all, want))
 	}
-	if want := len(content.Mirrors(c.Cluster)) + 2 + len(c.optional()); processes < want {
+	if want := len(content.Mirrors(c.Cluster)) + 2 + c.optionalPods(); processes < want {
 		return fmt.Errorf("%d of %d pods of real processes run", processes, want)
 	}
 	return nil

@@ -3,6 +3,8 @@ package bed
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -90,13 +92,13 @@ func (c *cluster) mirrorStatus(ctx context.Context, pods map[string]*corev1.Pod)
 	for _, n := range c.Nodes() {
 		addresses[n.Name] = n.IP
 	}
-	for _, pod := range pods {
-		s := states[pod.Labels[content.LabelProcess]] // none: a program that is left out this time
+	for pod, instance := range content.Assign(c.Cluster, slices.Collect(maps.Values(pods))) {
 		host, placed := addresses[pod.Spec.NodeName]
-		if !placed || pod.DeletionTimestamp != nil {
+		if !placed {
 			continue
 		}
-		status := content.ProcessStatus(pod, host, s)
+		s := states[instance.Process] // none: a program that is left out this time
+		status := content.ProcessStatus(pod, host, instance.Address, s)
 		if equality.Semantic.DeepEqual(status, pod.Status) {
 			continue
 		}

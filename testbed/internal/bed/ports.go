@@ -16,6 +16,11 @@ func checkPorts(ctx context.Context, o layout.Options) error {
 		for _, port := range ports(c) {
 			addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", port))
 		}
+		for i := range layout.DNSReplicas {
+			for _, port := range []int{c.DNSPort(), c.DNSMetricsPort(), c.DNSHealthPort(), c.DNSReadyPort()} {
+				addresses = append(addresses, fmt.Sprintf("%s:%d", c.DNSAddress(i), port))
+			}
+		}
 		for _, n := range c.Nodes() {
 			addresses = append(addresses, fmt.Sprintf("%s:%d", n.IP, c.KubeletPort()))
 		}
@@ -30,11 +35,12 @@ func checkPorts(ctx context.Context, o layout.Options) error {
 	return nil
 }
 
+// ports are those on 127.0.0.1.
 func ports(c layout.Cluster) []int {
 	out := []int{
 		c.ControllerPort(), c.SchedulerPort(), c.KubeletHealthPort(), c.KWOKPort(),
 		c.KSMPort(), c.KSMTelemetryPort(), c.AppPort(), c.AppServicePort(),
-		c.DNSPort(), c.DNSMetricsPort(), c.DNSHealthPort(), c.DNSReadyPort(), c.NodeExporterPort(),
+		c.NodeExporterPort(),
 	}
 	for i := range c.Options().APIServers {
 		out = append(out, c.APIServerPort(i))

@@ -73,9 +73,13 @@ func (c *cluster) processes() plan {
 		}, probeURL(app+"/healthz", nil), app, 3*time.Second),
 	}
 	if b.CoreDNS != "" {
-		ready := fmt.Sprintf("http://127.0.0.1:%d/ready", c.DNSReadyPort())
-		p.workloads = append(p.workloads, c.process("coredns", b.CoreDNS, "", []string{"-conf", c.Path("Corefile")},
-			probeURL(ready, nil), fmt.Sprintf("127.0.0.1:%d", c.DNSPort()), 3*time.Second))
+		for _, dns := range content.Instances(c.Cluster, content.CoreDNS) {
+			ready := fmt.Sprintf("http://%s:%d/ready", dns.Address, c.DNSReadyPort())
+			one := c.process(dns.Process, b.CoreDNS, "", []string{"-conf", c.Path("Corefile")},
+				probeURL(ready, nil), fmt.Sprintf("%s:%d", dns.Address, c.DNSPort()), 3*time.Second)
+			one.Env = append(one.Env, "POD_IP="+dns.Address)
+			p.workloads = append(p.workloads, one)
+		}
 	}
 	if b.NodeExporter != "" {
 		url := fmt.Sprintf("http://127.0.0.1:%d", c.NodeExporterPort())

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/fleetwatch-io/fleetwatch/testbed/internal/cli"
 	"github.com/fleetwatch-io/fleetwatch/testbed/internal/layout"
 	"github.com/fleetwatch-io/fleetwatch/testbed/internal/proc"
@@ -44,6 +46,37 @@ func TestBadInput(t *testing.T) {
 				t.Errorf("exit code %d, want one line about %q, got:\n%s", code, tc.want, stderr)
 			}
 		})
+	}
+}
+
+// What a person runs has examples, and shows no flag that a linked library
+// registered for programs of its own.
+func TestHelp(t *testing.T) {
+	pflag.CommandLine.Bool("leaked-by-a-library", false, "not ours")
+	t.Cleanup(func() { pflag.CommandLine = pflag.NewFlagSet("", pflag.ContinueOnError) })
+	for _, command := range []string{"up", "status", "down", "fault", "fault inject", "fault clear", "fault list", ""} {
+		t.Run(command, func(t *testing.T) {
+			code, help, stderr := run(append(strings.Fields(command), "--help")...)
+			if code != 0 {
+				t.Fatalf("exit code %d, %s", code, stderr)
+			}
+			if !strings.Contains(help, "Examples:\n"+strings.TrimRight("  testbed "+command, " ")) {
+				t.Errorf("no example in\n%s", help)
+			}
+			if strings.Contains(help, "leaked") || strings.Contains(help, "version[") {
+				t.Errorf("a foreign flag in\n%s", help)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	code, out, stderr := run("--version")
+	if code != 0 || !strings.HasPrefix(out, "testbed ") || !strings.Contains(out, "Kubernetes v1.") || strings.Count(out, "\n") != 1 {
+		t.Errorf("exit code %d, %q, %s", code, out, stderr)
+	}
+	if code, _, stderr := run("status", "--version"); code != 1 || !strings.Contains(stderr, "--version") {
+		t.Errorf("--version of a subcommand: exit code %d, %s", code, stderr)
 	}
 }
 

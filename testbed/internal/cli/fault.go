@@ -34,7 +34,12 @@ func (f *faultFlags) add(cmd *cobra.Command) {
 }
 
 func newFault() *cobra.Command {
-	cmd := &cobra.Command{Use: "fault", Short: "Break a running testbed in a named way, and mend it"}
+	cmd := &cobra.Command{
+		Use: "fault", Short: "Break a running testbed in a named way, and mend it",
+		Example: `  testbed fault list
+  testbed fault inject scheduler-down --cluster b
+  testbed fault clear scheduler-down --cluster b`,
+	}
 	cmd.AddCommand(newFaultList(), newFaultChange("inject"), newFaultChange("clear"))
 	return cmd
 }
@@ -44,6 +49,14 @@ func newFaultChange(verb string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: verb + " NAME", Args: cobra.ExactArgs(1),
 		Short: map[string]string{"inject": "Bring a fault about; again does no harm", "clear": "Take a fault away; again does no harm"}[verb],
+		Example: map[string]string{
+			"inject": `  testbed fault inject apiserver-down
+  testbed fault inject node-heartbeat --cluster b --node b-worker-007
+  testbed fault inject crash-loop --name second`,
+			"clear": `  testbed fault clear apiserver-down
+  testbed fault clear node-heartbeat --cluster b
+  testbed fault clear crash-loop --name second`,
+		}[verb],
 		RunE: func(cmd *cobra.Command, args []string) error {
 			one, err := fault.Find(args[0])
 			if err != nil {
@@ -105,6 +118,8 @@ func newFaultList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list", Args: cobra.NoArgs,
 		Short: "Show the faults there are and those in effect",
+		Example: `  testbed fault list
+  testbed fault list --dir /tmp/lab`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := state.Read(dir)
 			if err != nil && !errors.Is(err, state.ErrNotRunning) {

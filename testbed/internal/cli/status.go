@@ -17,7 +17,9 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the processes of the testbed that runs in --dir, and their ports",
-		Args:  cobra.NoArgs,
+		Example: `  testbed status
+  testbed status --dir /tmp/lab -o json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := state.Read(dir)
 			if err != nil {

@@ -29,7 +29,13 @@ func newUp() *cobra.Command {
 When all clusters are ready it prints a line with "ready" and then the path of
 the kubeconfig, which has a context for each cluster, named a, b, c and so on.
 The data stays in --dir: the next start goes on with it. Set KUBEBUILDER_ASSETS
-to run the etcd and kube-apiserver found there.`,
+to run the etcd and kube-apiserver found there.
+
+The members of etcd are fixed when --dir is first used; with three of them
+--port-base is too.`,
+		Example: `  testbed up --clusters 2 --nodes 50
+  testbed up --dir /tmp/lab --port-base 20100 --broken=false
+  testbed up --clusters 1 --nodes 10 --etcd-members 3 --apiservers 2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -77,7 +83,9 @@ func newDown() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Stop the testbed that runs in --dir and wait until it has gone",
-		Args:  cobra.NoArgs,
+		Example: `  testbed down
+  testbed down --dir /tmp/lab --timeout 30s`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := state.Down(dir, patience); err != nil {
 				return err

@@ -40,6 +40,7 @@ type values struct {
 	DNSPort, DNSMetricsPort   int
 	DNSHealthPort             int
 	DNSReadyPort              int
+	DNSAddresses              []string
 	NodeExporterPort          int
 	APIServerPorts            []int
 	Shop                      []shopApp
@@ -64,6 +65,9 @@ func valuesOf(c layout.Cluster) values {
 			{"checkout", 3, "45m", "92Mi"},
 			{"payments", 2, "20m", "70Mi"},
 		},
+	}
+	for i := range layout.DNSReplicas {
+		v.DNSAddresses = append(v.DNSAddresses, c.DNSAddress(i))
 	}
 	for i := range c.Options().APIServers {
 		v.APIServerPorts = append(v.APIServerPorts, c.APIServerPort(i))

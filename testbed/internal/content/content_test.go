@@ -3,13 +3,18 @@ package content_test
 import (
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/fleetwatch-io/fleetwatch/testbed/internal/content"
@@ -72,7 +77,7 @@ func TestProcessStatus(t *testing.T) {
 		{"ready after a crash", proc.State{Phase: proc.Ready, Started: now, ExitedAt: now, ExitCode: 1, Restarts: 1}, true, "running"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			status := content.ProcessStatus(pod, "127.10.250.1", tc.state)
+			status := content.ProcessStatus(pod, "127.10.250.1", "127.0.0.1", tc.state)
 			got := status.ContainerStatuses[0]
 			if got.Ready != tc.ready || got.RestartCount != int32(tc.state.Restarts) {
 				t.Errorf("ready %v, restarts %d", got.Ready, got.RestartCount)
@@ -95,11 +100,11 @@ func TestProcessStatus(t *testing.T) {
 func TestProcessStatusKeepsTransitionTimes(t *testing.T) {
 	pod := content.Mirrors(cluster())[6].Pod.DeepCopy()
 	ready := proc.State{Phase: proc.Ready, Started: time.Now()}
-	pod.Status = content.ProcessStatus(pod, "127.10.250.1", ready)
+	pod.Status = content.ProcessStatus(pod, "127.10.250.1", "127.0.0.1", ready)
 	for i := range pod.Status.Conditions {
 		pod.Status.Conditions[i].LastTransitionTime = metav1.NewTime(time.Now().Add(-time.Hour))
 	}
-	again := content.ProcessStatus(pod, "127.10.250.1", ready)
+	again := content.ProcessStatus(pod, "127.10.250.1", "127.0.0.1", ready)
 	for i, c := range again.Conditions {
 		if !c.LastTransitionTime.Equal(&pod.Status.Conditions[i].LastTransitionTime) {
 			t.Errorf("condition %s changed its time without a change", c.Type)
@@ -143,6 +148,81 @@ func TestManifestsRender(t *testing.T) {
 		if !seen[want] {
 			t.Errorf("no %s among the manifests", want)
 		}
+	}
+}
+
+// Each pod of CoreDNS is a process of its own, on another node and address.
+func TestCoreDNSIsRedundant(t *testing.T) {
+	c := cluster()
+	objects, err := content.Manifests(c, "30-coredns")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var deployment appsv1.Deployment
+	var slice discoveryv1.EndpointSlice
+	for _, o := range objects {
+		for kind, into := range map[string]any{"Deployment": &deployment, "EndpointSlice": &slice} {
+			if o.GetKind() == kind {
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	instances := content.Instances(c, content.CoreDNS)
+	if len(instances) != 2 || *deployment.Spec.Replicas != 2 {
+		t.Fatalf("%d processes and %d replicas, want 2", len(instances), *deployment.Spec.Replicas)
+	}
+	apart := deployment.Spec.Template.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if len(apart) != 1 || apart[0].TopologyKey != "kubernetes.io/hostname" || apart[0].LabelSelector.MatchLabels["k8s-app"] != "kube-dns" {
+		t.Errorf("anti-affinity is %v", apart)
+	}
+	var addresses []string
+	for _, e := range slice.Endpoints {
+		addresses = append(addresses, e.Addresses...)
+	}
+	if want := []string{instances[0].Address, instances[1].Address}; !slices.Equal(addresses, want) || want[0] == want[1] {
+		t.Errorf("endpoints %v, want %v", addresses, want)
+	}
+}
+
+func TestAssign(t *testing.T) {
+	c := cluster()
+	instances := content.Instances(c, content.CoreDNS)
+	pod := func(name, process, node, ip string, age time.Duration) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Labels: map[string]string{content.LabelProcess: process},
+				CreationTimestamp: metav1.NewTime(time.Unix(1000, 0).Add(-age)),
+			},
+			Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{PodIP: ip},
+		}
+	}
+	gone := pod("gone", "coredns", "n1", instances[0].Address, time.Hour)
+	gone.DeletionTimestamp = &metav1.Time{Time: time.Unix(999, 0)}
+	for _, tc := range []struct {
+		name string
+		pods []*corev1.Pod
+		want map[string]string
+	}{
+		{"new pods by age", []*corev1.Pod{pod("a", "coredns", "n1", "", 0), pod("b", "coredns", "n2", "", time.Minute)}, map[string]string{"a": "coredns-1", "b": "coredns-0"}},
+		{"what it has it keeps", []*corev1.Pod{pod("a", "coredns", "n1", "", time.Hour), pod("b", "coredns", "n2", instances[0].Address, 0)}, map[string]string{"a": "coredns-1", "b": "coredns-0"}},
+		{"an address of an earlier version", []*corev1.Pod{pod("a", "coredns", "n1", "127.0.0.1", 0)}, map[string]string{"a": "coredns-0"}},
+		{"the third waits", []*corev1.Pod{pod("a", "coredns", "n1", "", 3), pod("b", "coredns", "n2", "", 2), pod("c", "coredns", "n3", "", 1)}, map[string]string{"a": "coredns-0", "b": "coredns-1"}},
+		{"a terminating pod gives way", []*corev1.Pod{gone, pod("a", "coredns", "n1", "", 0)}, map[string]string{"a": "coredns-0"}},
+		{"not placed yet", []*corev1.Pod{pod("a", "coredns", "", "", 0)}, map[string]string{}},
+		{"a single process is shared", []*corev1.Pod{pod("a", "app", "n1", "", 0), pod("b", "app", "n2", "", 0)}, map[string]string{"a": "app", "b": "app"}},
+		{"no process", []*corev1.Pod{pod("a", "", "n1", "", 0)}, map[string]string{}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := map[string]string{}
+			for pod, one := range content.Assign(c, tc.pods) {
+				got[pod.Name] = one.Process
+			}
+			if !maps.Equal(got, tc.want) {
+				t.Errorf("assigned %v, want %v", got, tc.want)
+			}
+		})
 	}
 }
 

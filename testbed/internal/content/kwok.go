@@ -59,19 +59,20 @@ func KubeStateMetrics(c layout.Cluster) []string {
 	}
 }
 
-// Corefile is the configuration of CoreDNS.
+// Corefile is the configuration of CoreDNS, the same for all replicas: each
+// listens on the address in its environment variable POD_IP.
 func Corefile(c layout.Cluster) string {
 	return fmt.Sprintf(`.:%d {
-    bind 127.0.0.1
+    bind {$POD_IP}
     errors
-    health 127.0.0.1:%d
-    ready 127.0.0.1:%d
+    health {$POD_IP}:%d
+    ready {$POD_IP}:%d
     kubernetes cluster.local in-addr.arpa ip6.arpa {
         kubeconfig %s
         pods insecure
         ttl 30
     }
-    prometheus 127.0.0.1:%d
+    prometheus {$POD_IP}:%d
     cache 30
     loadbalance
 }

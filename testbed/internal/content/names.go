@@ -6,7 +6,7 @@ package content
 // Labels by which the testbed's parts know what is theirs.
 const (
 	// LabelProcess on a pod: the pod stands for the real process of that name,
-	// and the testbed writes its status.
+	// or for one of several (Instances), and the testbed writes its status.
 	LabelProcess = "testbed.fleetwatch.io/process"
 	// LabelBehaviour on a pod: how it misbehaves.
 	LabelBehaviour = "testbed.fleetwatch.io/behaviour"

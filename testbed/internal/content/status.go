@@ -14,14 +14,14 @@ const crashed = 5 * time.Minute
 
 // ProcessStatus is the status of the pod that stands for a real process, as a
 // kubelet would write it. Times that an unchanged condition carries are kept.
-func ProcessStatus(pod *corev1.Pod, hostIP string, s proc.State) corev1.PodStatus {
+func ProcessStatus(pod *corev1.Pod, hostIP, podIP string, s proc.State) corev1.PodStatus {
 	old := pod.Status
 	status := corev1.PodStatus{
 		Phase:    corev1.PodRunning,
 		HostIP:   hostIP,
 		HostIPs:  []corev1.HostIP{{IP: hostIP}},
-		PodIP:    "127.0.0.1",
-		PodIPs:   []corev1.PodIP{{IP: "127.0.0.1"}},
+		PodIP:    podIP,
+		PodIPs:   []corev1.PodIP{{IP: podIP}},
 		QOSClass: old.QOSClass,
 	}
 	status.StartTime = old.StartTime

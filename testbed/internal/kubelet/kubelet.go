@@ -4,7 +4,8 @@
 // kubelet does, and answers with the node's metrics, which KWOK computes.
 //
 // It also plays the kubelet's part in what KWOK does not simulate: the events
-// of containers, and pods that crash again and again.
+// of containers, pods that crash again and again, and pods that are Ready again
+// when their node is.
 package kubelet
 
 import (
@@ -35,7 +36,7 @@ type Config struct {
 }
 
 // clientQPS bounds what the process asks of its API server: reviews of
-// callers, statuses of crash-looping pods, and events.
+// callers, statuses of pods, and events.
 const (
 	clientQPS   = 50
 	clientBurst = 100
@@ -76,12 +77,14 @@ func Run(ctx context.Context, c Config) error {
 		return err
 	}
 	crash := &crashLoops{client: client, pods: pods.Lister(), nodes: nodes.Lister(), recorder: recorders, log: c.Logger}
+	ready := &readiness{client: client, pods: pods.Lister(), nodes: nodes.Lister(), log: c.Logger}
 	servers := &servers{config: c, gate: gate, metrics: newKWOKMetrics(c.KWOK), pods: pods.Lister(), nodes: nodes.Lister(), log: c.Logger}
 
 	factory.Start(ctx.Done())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return servers.run(ctx, nodes.Informer().HasSynced) })
 	group.Go(func() error { return crash.run(ctx, pods.Informer().HasSynced) })
+	group.Go(func() error { return ready.run(ctx, pods.Informer().HasSynced, nodes.Informer().HasSynced) })
 	err = group.Wait()
 	factory.Shutdown()
 	return err

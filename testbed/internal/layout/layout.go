@@ -15,6 +15,7 @@ const (
 	MaxClusters   = 26
 	MaxNodes      = 1000
 	MaxAPIServers = 2
+	DNSReplicas   = 2   // as kubeadm has them
 	PortsEach     = 100 // ports reserved for one cluster
 	DefaultBase   = 10100
 )
@@ -99,6 +100,10 @@ func (c Cluster) DNSMetricsPort() int       { return c.port(61) }
 func (c Cluster) DNSHealthPort() int        { return c.port(62) }
 func (c Cluster) DNSReadyPort() int         { return c.port(63) }
 func (c Cluster) NodeExporterPort() int     { return c.port(70) }
+
+// DNSAddress is the address of CoreDNS i. The replicas of a Deployment share
+// their ports, so each has an address of its own, as pods have.
+func (c Cluster) DNSAddress(i int) string { return fmt.Sprintf("127.%d.251.%d", 10+c.Index, i+1) }
 
 // Server is the URL of API server i.
 func (c Cluster) Server(i int) string {

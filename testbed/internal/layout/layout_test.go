@@ -48,6 +48,9 @@ func TestNodesHaveOwnLoopbackAddresses(t *testing.T) {
 		if len(nodes) != 603 {
 			t.Fatalf("cluster %s has %d nodes, want 600 workers and 3 control planes", c.Name, len(nodes))
 		}
+		for i := range layout.DNSReplicas {
+			nodes = append(nodes, layout.Node{Name: c.Name + "-dns-" + string(rune('0'+i)), IP: c.DNSAddress(i), Zone: nodes[i].Zone})
+		}
 		for _, n := range nodes {
 			ip := net.ParseIP(n.IP)
 			if ip == nil || !ip.IsLoopback() {
