@@ -76,6 +76,7 @@ func TestUp(t *testing.T) {
 		run  func(*testing.T, *instance)
 	}{
 		{"every job of both clusters is up", everyJobIsUp},
+		{"metrics of Fleetwatch itself are clean", metricsAreClean},
 		{"a crash-looping pod is seen at once and once per occurrence", crashLoopIsSeen},
 		{"each fault is found by inspection", faultsAreFound},
 		{"a moved target leaves no hole", movedTargetLeavesNoHole},
