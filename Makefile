@@ -91,4 +91,5 @@ verify: lint ## what a change must pass before it lands
 	$(MAKE) test
 
 clean: ## remove bin/, and the data that make up left here
+	@test ! -e .fleetwatch/lock || flock -n .fleetwatch/lock true || { echo "a Fleetwatch runs here (pid $$(cat .fleetwatch/lock)): stop it first"; exit 1; }
 	rm -rf $(BIN) .fleetwatch .testbed

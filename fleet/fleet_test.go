@@ -162,6 +162,36 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
+// TestEndlessAnswerIsCut: an API server that never stops talking costs a bounded
+// amount of memory and is named.
+func TestEndlessAnswerIsCut(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		junk := []byte(strings.Repeat(" ", 1<<20))
+		for r.Context().Err() == nil {
+			if _, err := w.Write(junk); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	clusters, err := fleet.FromKubeconfig(write(t, strings.ReplaceAll(twoContexts, "https://east.example:6443", server.URL)), []string{"east"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	status := fleet.Look(t.Context(), clusters[0], fleet.Status{}, time.Now())
+	if status.State != fleet.StateUnreachable || !strings.Contains(status.Reason, "cluster east answers /version with more than 4 MiB") {
+		t.Errorf("got %+v", status)
+	}
+}
+
+func TestContextMayBeGivenByID(t *testing.T) {
+	clusters, err := fleet.FromKubeconfig(write(t, twoContexts), []string{"admin-west"})
+	if err != nil || len(clusters) != 1 || clusters[0].Alias != "Admin@West" {
+		t.Errorf("got %v, %v", clusters, err)
+	}
+}
+
 func TestRegistryRun(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

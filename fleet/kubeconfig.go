@@ -39,7 +39,8 @@ func DefaultKubeconfig() string {
 
 // FromKubeconfig reads the clusters of a kubeconfig (a file, or a list of files
 // as in $KUBECONFIG): those of the named contexts in that order, or of all
-// contexts sorted by name when none is named. A file that is missing or
+// contexts sorted by name when none is named. A cluster's ID names its context
+// as well. A file that is missing or
 // malformed, an unknown context and two contexts with the same ID are errors; a
 // context that is incomplete is a cluster whose RESTConfig returns the reason.
 func FromKubeconfig(path string, contexts []string) ([]Cluster, error) {
@@ -112,6 +113,7 @@ func mergeMissing[T any](into, from map[string]T) {
 }
 
 func fromContext(config *api.Config, path, name string) (Cluster, error) {
+	name = contextOf(config, name)
 	context, ok := config.Contexts[name]
 	if !ok {
 		return Cluster{}, fmt.Errorf("kubeconfig %s has no context %q; it has: %s", path, name, strings.Join(contextNames(config), ", "))
@@ -125,8 +127,24 @@ func fromContext(config *api.Config, path, name string) (Cluster, error) {
 		c.Server = cluster.Server
 	}
 	c.Environment = environmentOf(context)
-	c.config, c.err = restConfig(config, path, name)
+	if c.config, c.err = restConfig(config, path, name); c.err == nil {
+		bound(c.config, c.ID, maxAnswer)
+	}
 	return c, nil
+}
+
+// contextOf returns the context that is meant by its name or by the ID of its
+// cluster.
+func contextOf(config *api.Config, name string) string {
+	if _, ok := config.Contexts[name]; ok {
+		return name
+	}
+	for _, context := range contextNames(config) {
+		if id, err := idOf(context); err == nil && id == name {
+			return context
+		}
+	}
+	return name
 }
 
 func contextNames(config *api.Config) []string {
@@ -153,10 +171,10 @@ func environmentOf(context *api.Context) string {
 func restConfig(config *api.Config, path, name string) (*rest.Config, error) {
 	context := config.Contexts[name]
 	if _, ok := config.Clusters[context.Cluster]; !ok {
-		return nil, fmt.Errorf("context %q of kubeconfig %s names cluster %q, which the file lacks", name, path, context.Cluster)
+		return nil, fmt.Errorf("context %q of kubeconfig %s names cluster %q, which the file lacks; mend it and start again", name, path, context.Cluster)
 	}
 	if _, ok := config.AuthInfos[context.AuthInfo]; context.AuthInfo != "" && !ok {
-		return nil, fmt.Errorf("context %q of kubeconfig %s names user %q, which the file lacks", name, path, context.AuthInfo)
+		return nil, fmt.Errorf("context %q of kubeconfig %s names user %q, which the file lacks; mend it and start again", name, path, context.AuthInfo)
 	}
 	rc, err := clientcmd.NewNonInteractiveClientConfig(*config, name, &clientcmd.ConfigOverrides{}, nil).ClientConfig()
 	if err != nil {

@@ -64,6 +64,7 @@ func look(ctx context.Context, c Cluster, s *Status) (State, string) {
 	if err != nil {
 		return StateMisconfigured, err.Error()
 	}
+	bound(rc, c.ID, maxLookAnswer)
 	client, err := kubernetes.NewForConfig(rc)
 	if err != nil {
 		return StateMisconfigured, err.Error()
@@ -122,6 +123,10 @@ func Explain(server string, err error) string {
 		return host + " does not accept the kubeconfig's credentials (401)"
 	case apierrors.IsForbidden(err):
 		return "not allowed (403): " + firstLine(err)
+	case apierrors.IsNotFound(err):
+		return host + " answers, but is no Kubernetes API server (404); check the server of the kubeconfig's cluster"
+	case apierrors.IsTooManyRequests(err):
+		return host + " is overloaded and turns requests away (429)"
 	}
-	return firstLine(err)
+	return host + ": " + firstLine(err)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,7 +20,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 )
 
 const (
@@ -28,9 +28,16 @@ const (
 	maxAnswer      = 256 << 20        // bytes
 )
 
+// serverVariable names the default of --server in the environment.
+const serverVariable = "FLEETWATCH_SERVER"
+
 // serverFlag adds --server, the Fleetwatch to ask.
 func serverFlag(cmd *cobra.Command, server *string) {
-	cmd.Flags().StringVar(server, "server", defaultServer, "`URL` of the Fleetwatch to ask")
+	def := os.Getenv(serverVariable)
+	if def == "" {
+		def = defaultServer
+	}
+	cmd.Flags().StringVar(server, "server", def, "`URL` of the Fleetwatch to ask; $"+serverVariable+" sets the default")
 }
 
 // getJSON asks the Fleetwatch at server for path, which may have a query, and
@@ -133,12 +140,17 @@ func (o *outputFormat) Set(text string) error {
 func (o outputFormat) print(w io.Writer, v any, rows func(wide bool) [][]string) error {
 	switch o {
 	case outputJSON:
-		enc := json.NewEncoder(w)
+		var b bytes.Buffer
+		enc := json.NewEncoder(&b)
 		enc.SetIndent("", "  ")
 		enc.SetEscapeHTML(false)
-		return enc.Encode(v)
+		if err := enc.Encode(v); err != nil {
+			return fmt.Errorf("write JSON: %w", err)
+		}
+		_, err := w.Write(escapeJSON(b.Bytes()))
+		return err
 	case outputYAML:
-		b, err := yaml.Marshal(v)
+		b, err := marshalYAML(v)
 		if err != nil {
 			return fmt.Errorf("write YAML: %w", err)
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/yaml"
 
 	"github.com/fleetwatch-io/fleetwatch/internal/record"
 	"github.com/fleetwatch-io/fleetwatch/internal/record/query"
@@ -158,11 +157,11 @@ func (o *eventsOptions) run(ctx context.Context) error {
 	}
 	page.Next = ""
 	return o.output.print(o.stdout, page, func(wide bool) [][]string {
-		header, when := "LAST SEEN", lastSeen
+		when := lastSeen
 		if wide {
-			header, when = "TIME", clock
+			when = clock
 		}
-		rows := [][]string{eventHeader(header, wide)}
+		rows := [][]string{eventHeader(wide)}
 		for _, r := range page.Items {
 			rows = append(rows, eventRow(r, when(r.Time), wide))
 		}
@@ -226,10 +225,10 @@ func (p *eventPrinter) line(line []byte) error {
 	}
 	switch p.output {
 	case outputJSON:
-		_, err := p.table.w.Write(line)
+		_, err := p.table.w.Write(escapeJSON(line))
 		return err
 	case outputYAML:
-		b, err := yaml.JSONToYAML(line)
+		b, err := jsonToYAML(line)
 		if err != nil {
 			return fmt.Errorf("write YAML: %w", err)
 		}
@@ -240,17 +239,17 @@ func (p *eventPrinter) line(line []byte) error {
 	var rows [][]string
 	wide := p.output == outputWide
 	if !p.begun {
-		rows = append(rows, eventHeader("TIME", wide))
+		rows = append(rows, eventHeader(wide))
 		p.begun = true
 	}
 	return p.table.print(append(rows, eventRow(r.Record, clock(r.Time), wide)))
 }
 
-func eventHeader(when string, wide bool) []string {
+func eventHeader(wide bool) []string {
 	if wide {
-		return []string{when, "CLUSTER", "NAMESPACE", "TYPE", "REASON", "OBJECT", "COUNT", "OCCURRENCES", "SOURCE", "MESSAGE"}
+		return []string{"TIME", "CLUSTER", "NAMESPACE", "TYPE", "REASON", "OBJECT", "COUNT", "OCCURRENCES", "SOURCE", "MESSAGE"}
 	}
-	return []string{when, "CLUSTER", "NAMESPACE", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"}
+	return []string{"TIME", "CLUSTER", "NAMESPACE", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"}
 }
 
 func eventRow(r record.Record, when string, wide bool) []string {

@@ -72,9 +72,9 @@ func TestEventsTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `LAST SEEN   CLUSTER   NAMESPACE   TYPE      REASON    OBJECT      COUNT   MESSAGE
-60m         a         default     Warning   BackOff   pod/web-1   2       Back-off restarting  [31m2
-0s          a         default     Warning   BackOff   pod/web-1   1       Back-off restarting  [31m1
+	want := `TIME   CLUSTER   NAMESPACE   TYPE      REASON    OBJECT      COUNT   MESSAGE
+60m    a         default     Warning   BackOff   pod/web-1   2       Back-off restarting  [31m2
+0s     a         default     Warning   BackOff   pod/web-1   1       Back-off restarting  [31m1
 `
 	if out.String() != want {
 		t.Errorf("got\n%swant\n%s", out.String(), want)

@@ -49,6 +49,9 @@ func newTargetsListCommand() *cobra.Command {
 				if err := getJSON(ctx, server, "/api/v1/targets?"+query.Encode(), &targets); err != nil {
 					return err
 				}
+				if len(targets.Items) == 0 {
+					fmt.Fprintln(cmd.ErrOrStderr(), "no targets match")
+				}
 				return format.print(cmd.OutOrStdout(), targets, func(wide bool) [][]string { return targetTable(targets.Items, wide) })
 			})
 		},
@@ -59,7 +62,7 @@ func newTargetsListCommand() *cobra.Command {
 		"cluster": "only targets of this `CLUSTER`",
 		"job":     "only targets of this `JOB`",
 		"shard":   "only targets on this `SHARD`",
-		"state":   "only targets in this `STATE`: assigned, unassigned or moving",
+		"state":   "only targets in this `STATE` of placement: assigned, unassigned or moving",
 		"health":  "only targets of this `HEALTH`: up, down or unknown",
 	} {
 		filters[name] = cmd.Flags().String(name, "", help)

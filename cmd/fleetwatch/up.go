@@ -145,7 +145,7 @@ func runUp(ctx context.Context, cfg upConfig, out io.Writer) error {
 func (u *up) shutDown(front *stack) {
 	started := len(u.children.Children()) > 0
 	if started {
-		u.progress.line("stopping")
+		u.progress.line("stopping; Ctrl-C again ends everything at once")
 	}
 	u.api.close()
 	front.stop()
@@ -228,7 +228,9 @@ func (u *up) startTestbed(ctx context.Context) error {
 	u.progress.line("no kubeconfig given: starting a testbed of %d clusters with %d simulated nodes each", u.cfg.testbedClusters, u.cfg.testbedNodes)
 	ready := make(chan struct{}, 1)
 	spec := u.cfg.testbedSpec(u.programs, func(line string) {
-		u.progress.line("testbed: %s", strings.TrimPrefix(ownTime.ReplaceAllString(line, ""), "testbed: "))
+		if line = strings.TrimPrefix(ownTime.ReplaceAllString(line, ""), "testbed: "); !strings.HasPrefix(line, "ready after") {
+			u.progress.line("testbed: %s", line)
+		}
 		if strings.HasPrefix(line, "kubeconfig: ") { // its last word once all is up
 			select {
 			case ready <- struct{}{}:
@@ -261,6 +263,9 @@ func (u *up) startMetricsPath(context.Context) error {
 	}
 	u.collectors = map[string]string{}
 	for i, c := range u.fleet.Clusters() {
+		if _, err := c.RESTConfig(); err != nil {
+			continue // a collector would only die of it over and over
+		}
 		u.collectors[c.ID] = u.cfg.url(u.cfg.collectorPort(i))
 		collecting = append(collecting, child(u.cfg.collectorSpec(u.programs, i, c)))
 	}

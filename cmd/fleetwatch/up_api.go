@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"github.com/fleetwatch-io/fleetwatch/internal/record/store"
 	"github.com/fleetwatch-io/fleetwatch/internal/serve"
 	"github.com/fleetwatch-io/fleetwatch/internal/supervise"
+	"github.com/fleetwatch-io/fleetwatch/internal/target"
 	"github.com/fleetwatch-io/fleetwatch/sharder"
 )
 
@@ -81,10 +84,11 @@ func newAPI(u *up) *api {
 	handle("GET /api/v1/events", func(w http.ResponseWriter, r *http.Request) {
 		store.Handler(u.store, a.done).ServeHTTP(w, r)
 	})
+	handle("GET /report", func(w http.ResponseWriter, r *http.Request) { u.inspector.serveReport(w, r) })
 	handle("GET /api/v1/inspections", func(w http.ResponseWriter, r *http.Request) { u.inspector.serveList(w, r) })
 	handle("GET /api/v1/inspections/{id}", func(w http.ResponseWriter, r *http.Request) { u.inspector.serveOne(w, r) })
 	a.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		serve.Error(w, http.StatusNotFound, fmt.Errorf("no %s %s; there are GET /healthz, /readyz, /metrics and /api/v1/{clusters,targets,shards,events,inspections,children}", r.Method, r.URL.Path))
+		serve.Error(w, http.StatusNotFound, fmt.Errorf("no %s %s; there are GET /, /report, /healthz, /readyz, /metrics and /api/v1/{clusters,targets,shards,events,inspections,children}", r.Method, r.URL.Path))
 	})
 	return a
 }
@@ -114,6 +118,12 @@ func (a *api) targets(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	for name, known := range a.known() {
+		if want.Has(name) && !slices.Contains(known, want.Get(name)) {
+			serve.Error(w, http.StatusBadRequest, fmt.Errorf("no %s %q; there are %s", name, want.Get(name), strings.Join(known, ", ")))
+			return
+		}
+	}
 	matches := func(name, value string) bool { return !want.Has(name) || want.Get(name) == value }
 	items := []sharder.TargetView{}
 	for _, t := range a.up.sharder.Snapshot().Targets {
@@ -121,7 +131,25 @@ func (a *api) targets(w http.ResponseWriter, r *http.Request) {
 			items = append(items, t)
 		}
 	}
+	slices.SortFunc(items, func(x, y sharder.TargetView) int {
+		return cmp.Or(cmp.Compare(x.Cluster, y.Cluster), cmp.Compare(x.Job, y.Job), cmp.Compare(x.Labels["instance"], y.Labels["instance"]), cmp.Compare(x.ID, y.ID))
+	})
 	serve.JSON(w, http.StatusOK, list[sharder.TargetView]{items})
+}
+
+// known are the values that make sense of the parameters that have few.
+func (a *api) known() map[string][]string {
+	known := map[string][]string{
+		"state":  {sharder.StateAssigned, sharder.StateUnassigned, sharder.StateMoving},
+		"health": {target.HealthUp, target.HealthDown, target.HealthUnknown},
+	}
+	for _, c := range a.up.fleet.Clusters() {
+		known["cluster"] = append(known["cluster"], c.ID)
+	}
+	for _, s := range a.up.sharder.Snapshot().Shards {
+		known["shard"] = append(known["shard"], s.Name)
+	}
+	return known
 }
 
 func (a *api) move(w http.ResponseWriter, r *http.Request) {

@@ -147,6 +147,9 @@ func (c *upConfig) querySpec(p programs, endpoints string) supervise.Spec {
 			"--query.replica-label", "replica",
 			"--query.auto-downsampling",
 			"--endpoint.sd-config-file", endpoints,
+			// A shard that hangs costs a query five seconds and its own part.
+			"--store.response-timeout", "5s",
+			"--query.timeout", "1m",
 			"--log.level", c.logLevel,
 		},
 	}

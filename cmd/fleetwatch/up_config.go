@@ -64,7 +64,7 @@ func (c *upConfig) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.contexts, "context", nil, "watch only this `CONTEXT` of the kubeconfig; repeat for several (default all)")
 	f.StringVar(&c.dataDir, "data-dir", ".fleetwatch", "keep all data under `DIR`; the next start goes on with it")
 	f.StringVar(&c.binDir, "bin-dir", "", "find thanos and testbed in `DIR` (default: beside this program, then $PATH)")
-	f.StringVar(&c.logLevel, "log-level", "warn", "debug, info, warn or error; goes to fleetwatch.log in the data directory")
+	f.StringVar(&c.logLevel, "log-level", "warn", "debug, info, warn or error; goes to logs/ in the data directory")
 	f.StringVar(&c.address, "address", "127.0.0.1", "listen on this `IP`; nothing asks for a password, so keep it on loopback")
 	f.IntVar(&c.portBase, "port-base", 9700, "first `PORT`: Fleetwatch +0, Thanos Query +1, shards +10 and up, collectors +100 and up, testbed +400 and up")
 	f.IntVar(&c.ports.fleetwatch, "http-port", 0, "`PORT` of Fleetwatch itself (default port base)")
@@ -81,7 +81,7 @@ func (c *upConfig) register(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.scrapeConfigs, "scrape-config", nil, "`FILE` with more scrape_configs in Prometheus syntax, for every cluster; repeat for several")
 	f.DurationVar(&c.cycle, "cycle", 5*time.Second, "`TIME` between two rounds of the sharder")
 	f.DurationVar(&c.eventRetention, "event-retention", 30*24*time.Hour, "keep events for this `TIME`")
-	f.DurationVar(&c.inspectInterval, "inspect-interval", 5*time.Minute, "`TIME` between two inspections; a cluster that comes or goes is inspected at once")
+	f.DurationVar(&c.inspectInterval, "inspect-interval", 2*time.Minute, "`TIME` between two inspections; a cluster that comes or goes is inspected at once")
 	f.IntVar(&c.testbedClusters, "testbed-clusters", 2, "`NUMBER` of clusters when the testbed is started")
 	f.IntVar(&c.testbedNodes, "testbed-nodes", 50, "`NUMBER` of simulated nodes in each cluster of the testbed")
 }
@@ -112,6 +112,7 @@ func (c *upConfig) complete() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
+	check(c.kubeconfig != "" || len(c.contexts) == 0, "--context needs a kubeconfig: give --kubeconfig FILE or set KUBECONFIG")
 	check(c.portBase > 0 && c.portBase+offsetTestbed+100*c.testbedClusters < 65536, "--port-base %d: want a port that leaves room for %d more below 65536", c.portBase, offsetTestbed+100*c.testbedClusters)
 	check(net.ParseIP(c.address) != nil, "--address %q: want an IP address such as 127.0.0.1", c.address)
 	check(c.shards >= 1 && c.shards <= maxShards, "--shards %d: want 1 to %d on one machine", c.shards, maxShards)
@@ -120,7 +121,7 @@ func (c *upConfig) complete() error {
 	check(c.scrapeTimeout > 0, "--scrape-timeout %s: want more than 0", c.scrapeTimeout)
 	check(c.cycle >= time.Second, "--cycle %s: want at least 1s", c.cycle)
 	check(c.shardRetention >= time.Hour, "--retention %s: want at least 1h", c.shardRetention)
-	check(c.eventRetention >= time.Hour, "--event-retention %s: want at least 1h", c.eventRetention)
+	check(c.eventRetention >= 24*time.Hour, "--event-retention %s: want at least 24h", c.eventRetention)
 	check(c.inspectInterval >= 10*time.Second, "--inspect-interval %s: want at least 10s", c.inspectInterval)
 	check(c.testbedClusters >= 1 && c.testbedClusters <= 20, "--testbed-clusters %d: want 1 to 20", c.testbedClusters)
 	check(c.testbedNodes >= 1 && c.testbedNodes <= 1000, "--testbed-nodes %d: want 1 to 1000", c.testbedNodes)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/fleetwatch-io/fleetwatch/fleet"
 	"github.com/fleetwatch-io/fleetwatch/inspect"
+	"github.com/fleetwatch-io/fleetwatch/inspect/checks"
+	"github.com/fleetwatch-io/fleetwatch/inspect/render"
 	"github.com/fleetwatch-io/fleetwatch/internal/buildinfo"
 	"github.com/fleetwatch-io/fleetwatch/internal/serve"
 )
@@ -90,17 +92,56 @@ func inspectSources(clusters []fleet.Cluster) []inspect.Source {
 	return sources
 }
 
-// summarise puts the reasons of a verdict into one line.
+// summarise puts a verdict into one line: each cluster that is not GO, with the
+// checks that hold it back, or the reason why it is not known.
 func summarise(r *inspect.Report) string {
-	const most = 2
-	if len(r.Reasons) == 0 {
-		return fmt.Sprintf("%d clusters inspected, nothing holds them back", len(r.Clusters))
+	const most = 4
+	var held []string
+	for _, c := range r.Clusters {
+		if c.Verdict == inspect.Go {
+			continue
+		}
+		why := gatingFailures(c)
+		if len(why) == 0 {
+			why = c.Reasons
+		}
+		held = append(held, fmt.Sprintf("%s is %s: %s", c.Cluster, c.Verdict, strings.Join(why, ", ")))
 	}
-	line := strings.Join(r.Reasons[:min(most, len(r.Reasons))], "; ")
-	if more := len(r.Reasons) - most; more > 0 {
-		line += fmt.Sprintf("; and %d more", more)
+	if len(held) == 0 {
+		return fmt.Sprintf("nothing holds back any of %d clusters", len(r.Clusters))
+	}
+	line := strings.Join(held[:min(most, len(held))], "; ")
+	if more := len(held) - most; more > 0 {
+		line += fmt.Sprintf("; and %d more clusters", more)
 	}
 	return line
+}
+
+// gatingFailures are the IDs of the critical and high checks that failed.
+func gatingFailures(c inspect.ClusterReport) []string {
+	var ids []string
+	for _, result := range c.Results {
+		if result.Status == checks.Fail && (result.Severity == checks.Critical || result.Severity == checks.High) {
+			ids = append(ids, result.Check)
+		}
+	}
+	return ids
+}
+
+// serveReport shows the newest report of this run or an earlier one to people.
+func (i *inspector) serveReport(w http.ResponseWriter, _ *http.Request) {
+	newest, ok := i.store.Latest()
+	if !ok {
+		serve.Error(w, http.StatusNotFound, errors.New("no inspection has ended yet; try again in a moment"))
+		return
+	}
+	report, err := i.store.Get(newest.ID)
+	if err != nil {
+		serve.Error(w, http.StatusInternalServerError, err)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_ = render.Write(w, "html", report, false) // the client is gone: nobody left to tell
 }
 
 func (i *inspector) serveList(w http.ResponseWriter, _ *http.Request) {

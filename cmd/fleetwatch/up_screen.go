@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,18 +19,18 @@ type screen struct {
 	out      io.Writer
 	view     func() view
 	terminal bool
-	height   func() int
+	size     func() (width, height int)
 }
 
 func newScreen(out io.Writer, v func() view) *screen {
 	s := &screen{out: out, view: v}
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		s.terminal = true
-		s.height = func() int {
-			if _, h, err := term.GetSize(int(f.Fd())); err == nil {
-				return h
+		s.size = func() (int, int) {
+			if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 0 {
+				return w, h
 			}
-			return 50
+			return 80, 24
 		}
 	}
 	return s
@@ -63,11 +64,9 @@ func (s *screen) draw(v view) {
 	var b bytes.Buffer
 	v.render(&b)
 	if s.terminal {
-		lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
-		if h := s.height(); len(lines) > h-1 && h > 2 {
-			lines = append(lines[:h-2], "... more on a taller terminal, or at the Fleetwatch URL")
-		}
+		width, height := s.size()
 		const home, clearLine, clearBelow = "\x1b[H", "\x1b[K", "\x1b[J"
+		lines := fit(strings.Split(strings.TrimRight(b.String(), "\n"), "\n"), width, height)
 		b.Reset()
 		b.WriteString(home)
 		for _, line := range lines {
@@ -78,6 +77,26 @@ func (s *screen) draw(v view) {
 		b.WriteString("\n")
 	}
 	_, _ = s.out.Write(b.Bytes()) // nobody to tell when the terminal is gone
+}
+
+// fit makes lines fit a terminal, so that redrawing never scrolls: each is cut
+// to the width, and what is too much is left out of the middle, where the long
+// lists are, since the end has the warnings.
+func fit(lines []string, width, height int) []string {
+	if room := height - 1; len(lines) > room && room >= 8 {
+		tail := min(len(lines)/2, room/2)
+		head := room - tail - 1
+		cut := append(slices.Clone(lines[:head]), fmt.Sprintf("... %d more lines on a taller terminal, or at the Fleetwatch URL", len(lines)-head-tail))
+		lines = append(cut, lines[len(lines)-tail:]...)
+	}
+	short := make([]string, len(lines))
+	for i, line := range lines {
+		if r := []rune(line); len(r) > width {
+			line = string(r[:width-1]) + "…"
+		}
+		short[i] = line
+	}
+	return short
 }
 
 // changes says in a line each what is different in the world between two views;

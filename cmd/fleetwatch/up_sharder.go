@@ -18,6 +18,11 @@ func (u *up) newSharder() (*sharder.Sharder, error) {
 	client := &http.Client{Transport: &http.Transport{IdleConnTimeout: time.Minute}}
 	var sources []sharder.Source
 	for _, c := range u.fleet.Clusters() {
+		if _, err := c.RESTConfig(); err != nil {
+			// Known, but not read: what it had stays where it is.
+			sources = append(sources, sharder.Source{Cluster: c.ID, List: func(context.Context) (target.List, error) { return target.List{}, err }})
+			continue
+		}
 		sources = append(sources, sharder.HTTPSource(c.ID, u.collectors[c.ID]+"/clusters/"+c.ID+"/targets", client))
 	}
 	var shards []sharder.ShardAddress
@@ -129,7 +134,7 @@ func untrue(s *sharder.Snapshot, states map[string]fleet.State) []string {
 	}
 	synced := map[string]bool{}
 	for _, c := range s.Clusters {
-		synced[c.Cluster] = c.Synced && c.Targets > 0
+		synced[c.Cluster] = c.Synced
 	}
 	for _, cluster := range slices.Sorted(maps.Keys(states)) {
 		if states[cluster] == fleet.StateReady && !synced[cluster] {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fleetwatch-io/fleetwatch/fleet"
 	"github.com/fleetwatch-io/fleetwatch/internal/supervise"
 )
 
@@ -20,6 +21,11 @@ func (u *up) view() view {
 		}
 	}
 	snapshot := u.sharder.Snapshot()
+	for _, c := range snapshot.Clusters {
+		if c.Error != "" && u.fleet.Status(c.Cluster).State == fleet.StateReady {
+			v.troubles = append(v.troubles, fmt.Sprintf("the target list of %s is not fresh: %s", c.Cluster, c.Error))
+		}
+	}
 	for _, s := range snapshot.Shards {
 		row := shardRow{name: s.Name, series: s.HeadSeries, capacity: s.Capacity, targets: s.Targets, state: shardState(s), reason: s.LastError}
 		if row.state == "overfull" {
@@ -35,9 +41,14 @@ func (u *up) view() view {
 			v.troubles = append(v.troubles, fmt.Sprintf("%s was restarted (%d times): %s; see %s", c.Name, c.Restarts, c.LastExit, c.LogFile))
 		}
 	}
+	fleetwatch := u.cfg.url(u.cfg.ports.fleetwatch)
 	v.urls = []urlRow{
-		{"Fleetwatch", u.cfg.url(u.cfg.ports.fleetwatch)},
+		{"Fleetwatch", fleetwatch},
+		{"Report", fleetwatch + "/report"},
 		{"Query", u.cfg.url(u.cfg.ports.query)},
+	}
+	if fleetwatch != defaultServer {
+		v.urls = append(v.urls, urlRow{"Commands", "export FLEETWATCH_SERVER=" + fleetwatch})
 	}
 	if u.cfg.kubeconfig == "" {
 		v.urls = append(v.urls, urlRow{"Kubeconfig", u.cfg.testbedKubeconfig()})
