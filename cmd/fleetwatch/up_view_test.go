@@ -110,3 +110,23 @@ func TestUntrue(t *testing.T) {
 		t.Errorf("count %+v", got)
 	}
 }
+
+func TestFit(t *testing.T) {
+	lines := []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "a very long warning"}
+	tests := []struct {
+		name          string
+		width, height int
+		want          []string
+	}{
+		{"all fits", 80, 11, lines},
+		{"too wide", 8, 11, []string{"1", "2", "3", "4", "5", "6", "7", "8", "9", "a very …"}},
+		{"too high: the middle goes", 80, 9, []string{"1", "2", "3", "... 3 more lines on a taller terminal, or at the Fleetwatch URL", "7", "8", "9", "a very long warning"}},
+	}
+	for _, tc := range tests {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, fit(lines, tc.width, tc.height)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
