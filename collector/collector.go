@@ -90,18 +90,9 @@ func New(cfg Config) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	idle := 90 * time.Second
-	for _, c := range configs {
-		idle = max(idle, 2*time.Duration(c.ScrapeInterval))
-	}
-	t := newTransports(cfg.REST, idle)
-	var jobs []*job
-	for _, c := range configs {
-		j, err := newJob(cfg.Cluster, c.ScrapeConfig, t)
-		if err != nil {
-			return nil, fmt.Errorf("%s: job_name %q: %w", c.file, c.JobName, err)
-		}
-		jobs = append(jobs, j)
+	jobs, err := newJobs(cfg.Cluster, configs, cfg.REST)
+	if err != nil {
+		return nil, err
 	}
 	client, err := newClient(cfg.REST)
 	if err != nil {

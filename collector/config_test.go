@@ -43,6 +43,9 @@ func TestBadScrapeConfigs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := collector.CheckConfigs([]string{file}); err == nil || err.Error() != got {
+			t.Errorf("%s: CheckConfigs says %v, New says %s", file, err, got)
+		}
 		if diff := cmp.Diff(strings.TrimSpace(string(want)), got); diff != "" || strings.Contains(got, "\n") {
 			t.Errorf("%s (-want +got):\n%s", file, diff)
 		}
@@ -62,7 +65,7 @@ func TestBadConfig(t *testing.T) {
 		"external URL":     {func(c *collector.Config) { c.ExternalURL = "127.0.0.1:9750" }, `external URL "127.0.0.1:9750"`},
 		"interval":         {func(c *collector.Config) { c.ScrapeInterval = 1 }, "scrape interval"},
 		"negative limit":   {func(c *collector.Config) { c.MaxBodyBytes = -1 }, "must be positive"},
-		"missing file":     {func(c *collector.Config) { c.ScrapeConfigs = []string{"nope.yml"} }, "read scrape configuration: open nope.yml"},
+		"missing file":     {func(c *collector.Config) { c.ScrapeConfigs = []string{"nope.yml"} }, "nope.yml: no such file; give --scrape-config"},
 		"the same job twice": {func(c *collector.Config) {
 			c.ScrapeConfigs = []string{"testdata/good/own.yml", "testdata/good/own.yml"}
 		}, "testdata/good/own.yml: job_name \"coredns\" is already in testdata/good/own.yml; rename one of them"},
@@ -75,6 +78,25 @@ func TestBadConfig(t *testing.T) {
 				t.Errorf("got %v, want %q in it", err, c.want)
 			}
 		})
+	}
+}
+
+func TestCheckConfigs(t *testing.T) {
+	t.Parallel()
+	if err := collector.CheckConfigs([]string{"testdata/good/own.yml"}); err != nil {
+		t.Error(err)
+	}
+	if err := collector.CheckConfigs(nil); err != nil {
+		t.Error(err)
+	}
+	for file, want := range map[string]string{
+		"testdata/nope.yml":       "testdata/nope.yml: no such file; give --scrape-config the path of a file with scrape_configs",
+		"testdata/good":           "testdata/good: is a directory; name each file with --scrape-config",
+		"testdata/bad/slash.yml/": "testdata/bad/slash.yml/: not a directory",
+	} {
+		if err := collector.CheckConfigs([]string{file}); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/prometheus/discovery"
 	"github.com/prometheus/prometheus/discovery/kubernetes"
 	"go.yaml.in/yaml/v3"
+	"k8s.io/client-go/rest"
 )
 
 //go:embed profile.yml
@@ -39,6 +41,67 @@ type sourced struct {
 	file string
 }
 
+// CheckConfigs reads scrape configuration files exactly as New does, so that a
+// file which no collector would start with is found before any is started.
+// The error is one line that names the file, the place in it and what is wrong.
+func CheckConfigs(files []string) error {
+	configs, err := loadScrapeConfigs(files, scrapeDefaults{interval: DefaultScrapeInterval, timeout: DefaultScrapeTimeout})
+	if err != nil {
+		return err
+	}
+	_, err = newJobs("check", configs, &rest.Config{Host: "https://127.0.0.1"})
+	return err
+}
+
+// newJobs makes ready what loadScrapeConfigs has read, certificate files of the
+// jobs included.
+func newJobs(cluster string, configs []sourced, cfg *rest.Config) ([]*job, error) {
+	idle := 90 * time.Second
+	for _, c := range configs {
+		idle = max(idle, 2*time.Duration(c.ScrapeInterval))
+	}
+	t := newTransports(cfg, idle)
+	jobs := make([]*job, 0, len(configs))
+	for _, c := range configs {
+		j, err := newJob(cluster, c.ScrapeConfig, t)
+		if err != nil {
+			return nil, fmt.Errorf("%s: job_name %q: %w", c.file, c.JobName, err)
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+// maxConfigBytes bounds a scrape configuration file.
+const maxConfigBytes = 8 << 20
+
+func readConfig(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("%s: no such file; give --scrape-config the path of a file with scrape_configs", file)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", file, reasonOfPath(err))
+	case info.IsDir():
+		return nil, fmt.Errorf("%s: is a directory; name each file with --scrape-config", file)
+	case info.Size() > maxConfigBytes:
+		return nil, fmt.Errorf("%s: larger than %d MiB; split it and name each file with --scrape-config", file, maxConfigBytes>>20)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; make it readable for the user that runs Fleetwatch", file, reasonOfPath(err))
+	}
+	return content, nil
+}
+
+// reasonOfPath leaves out the operation and the path, which the caller says.
+func reasonOfPath(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
+
 // loadScrapeConfigs reads the built-in profile and then files. A job of a file
 // replaces the profile's job of the same name; two files must not name the
 // same job. The order is that of the profile, then of the files.
@@ -53,9 +116,9 @@ func loadScrapeConfigs(files []string, defaults scrapeDefaults) ([]sourced, erro
 	}
 	owner := map[string]string{}
 	for _, file := range files {
-		content, err := os.ReadFile(file)
+		content, err := readConfig(file)
 		if err != nil {
-			return nil, fmt.Errorf("read scrape configuration: %w", err)
+			return nil, err
 		}
 		own, err := parseScrapeConfigs(file, content, defaults)
 		if err != nil {
@@ -104,7 +167,10 @@ func parseScrapeConfigs(name string, content []byte, defaults scrapeDefaults) ([
 			errs = append(errs, fmt.Errorf("%s: job_name %q: %w", name, c.JobName, err))
 		}
 	}
-	return parsed.ScrapeConfigs, errors.Join(errs...)
+	if len(errs) > 0 {
+		return nil, errs[0] // one line; the next run tells of the next one
+	}
+	return parsed.ScrapeConfigs, nil
 }
 
 // times are the intervals and timeouts that a file says itself; after
