@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/fleetwatch-io/fleetwatch/collector"
 	"github.com/fleetwatch-io/fleetwatch/fleet"
 )
 
@@ -125,7 +126,7 @@ func (c *upConfig) complete() error {
 	check(c.inspectInterval >= 10*time.Second, "--inspect-interval %s: want at least 10s", c.inspectInterval)
 	check(c.testbedClusters >= 1 && c.testbedClusters <= 20, "--testbed-clusters %d: want 1 to 20", c.testbedClusters)
 	check(c.testbedNodes >= 1 && c.testbedNodes <= 1000, "--testbed-nodes %d: want 1 to 1000", c.testbedNodes)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, collector.CheckConfigs(c.scrapeConfigs))...)
 }
 
 // clusters reads the kubeconfig; the testbed's when none was given.
