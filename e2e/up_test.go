@@ -81,6 +81,7 @@ func TestUp(t *testing.T) {
 		{"each fault is found by inspection", faultsAreFound},
 		{"a moved target leaves no hole", movedTargetLeavesNoHole},
 		{"any child may be killed", anyChildMayBeKilled},
+		{"a frozen shard costs queries its own part only", frozenShard},
 		{"one API server down", oneAPIServerDown},
 		{"memory", memory},
 		{"a restart continues", restartContinues},
@@ -312,6 +313,37 @@ func anyChildMayBeKilled(t *testing.T, i *instance) {
 		})
 		t.Logf("kill -9 of %s: everything was back after %s (bar: 15 s)", child.Name, took.Round(100*time.Millisecond))
 	}
+}
+
+// frozenShard stops a shard without ending it, which no restart heals: Thanos
+// Query answers all the same and says what is missing.
+func frozenShard(t *testing.T, i *instance) {
+	for _, child := range items[childItem](i, "/api/v1/children") {
+		if child.Name != "shard-1" {
+			continue
+		}
+		if err := syscall.Kill(child.PID, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		body, err := httpGet(t.Context(), i.url(1)+"/api/v1/query?query=count(up)") // with a deadline of ten seconds
+		took := time.Since(began)
+		if err := syscall.Kill(child.PID, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		if err != nil || !strings.Contains(string(body), `"warnings"`) {
+			t.Errorf("query with a frozen shard: %s, %v", body, err)
+		}
+		t.Logf("with a frozen shard a query took %s and said what it lacks", took.Round(100*time.Millisecond))
+	}
+	i.eventually(30*time.Second, "the shard to go on", func() error {
+		for _, target := range items[targetItem](i, "/api/v1/targets") {
+			if target.Health != "up" {
+				return fmt.Errorf("target %s of %s is %s", target.ID, target.Job, target.Health)
+			}
+		}
+		return nil
+	})
 }
 
 func (i *instance) cluster(id string) clusterItem {
