@@ -75,11 +75,11 @@ func (w *watcher) run(ctx context.Context) {
 // after notes the end of a session and says how long to wait. The first
 // ordinary end is followed by the next session at once.
 func (w *watcher) after(err error, failures int) time.Duration {
-	ordinary := errors.Is(err, errExpired) || errors.Is(err, errEnded) || errors.Is(err, errStalled)
+	ordinary := errors.Is(err, errExpired) || errors.Is(err, errEnded) || errors.Is(err, errStalled) || errors.Is(err, record.ErrRelist)
 	if errors.Is(err, errExpired) {
 		w.relist = true
 	}
-	if _, ok := errors.AsType[journalError](err); ok {
+	if _, ok := errors.AsType[journalError](err); ok && !errors.Is(err, record.ErrRelist) {
 		w.broken = true
 	}
 	if ordinary && failures == 0 {

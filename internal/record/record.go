@@ -16,6 +16,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"time"
 )
 
@@ -27,6 +28,10 @@ const (
 	// says until when, and why.
 	KindGap = "gap"
 )
+
+// ErrRelist is the answer of a store that has lost records which the cluster
+// may still have: its position was not saved, and the cluster is to be listed.
+var ErrRelist = errors.New("stored records were lost; the cluster is to be listed again")
 
 // Record is one occurrence of an Event, or a gap.
 type Record struct {

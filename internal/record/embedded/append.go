@@ -76,6 +76,8 @@ func (s *Store) commit(ctx context.Context, group []*pending) error {
 	start := time.Now()
 	oldest := s.oldestKept()
 	byDay := map[string][]item{}
+	gaps := &pending{records: s.takeGaps()}
+	group = append([]*pending{gaps}, group...)
 	for _, p := range group {
 		p.inserted = 0
 		for i := range p.records {
@@ -96,13 +98,16 @@ func (s *Store) commit(ctx context.Context, group []*pending) error {
 	for _, name := range names {
 		if err := s.writeDay(ctx, name, byDay[name]); err != nil {
 			s.metrics.failures.Inc()
+			s.putGaps(gaps.records)
 			if hasCode(err, codeFull) {
 				return fmt.Errorf("write records to %s: %w; free space on the disk or keep fewer records", name, err)
 			}
 			return fmt.Errorf("write records to %s: %w", name, err)
 		}
 	}
-	if err := s.writePositions(ctx, group); err != nil {
+	if err := s.writePositions(ctx, group); errors.Is(err, record.ErrRelist) {
+		return err
+	} else if err != nil {
 		s.metrics.failures.Inc()
 		return fmt.Errorf("write positions: %w", err)
 	}
@@ -139,7 +144,7 @@ func (s *Store) writeDay(ctx context.Context, name string, items []item) error {
 		}
 		err = s.with(ctx, d, func(db *sql.DB) error { return s.insert(ctx, db, d, items) })
 		// A corrupt or removed file has made room for a new one.
-		if attempt == 0 && (errors.Is(err, errGone) || hasCode(err, codeCorrupt, codeNotADB)) {
+		if attempt == 0 && (errors.Is(err, errGone) || isCorrupt(err)) {
 			continue
 		}
 		return err
@@ -217,30 +222,4 @@ func (s *Store) publish(d *day, base, last int64) {
 		close(s.changed)
 		s.changed = make(chan struct{})
 	}
-}
-
-func (s *Store) writePositions(ctx context.Context, group []*pending) error {
-	var positions []record.Position
-	for _, p := range group {
-		if p.position.Cluster != "" {
-			positions = append(positions, p.position)
-		}
-	}
-	if len(positions) == 0 {
-		return nil
-	}
-	tx, err := s.state.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // fails only after the commit
-	for _, p := range positions {
-		_, err := tx.ExecContext(ctx, `INSERT INTO positions (cluster, resource_version, at) VALUES (?, ?, ?)
-			ON CONFLICT (cluster) DO UPDATE SET resource_version = excluded.resource_version, at = excluded.at`,
-			p.Cluster, p.ResourceVersion, nanos(p.At))
-		if err != nil {
-			return err
-		}
-	}
-	return tx.Commit()
 }

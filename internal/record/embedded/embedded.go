@@ -44,10 +44,17 @@ type Store struct {
 	mu          sync.Mutex // guards below
 	queue       []*pending
 	days        map[string]*day
-	state       *sql.DB
 	changed     chan struct{} // closed and replaced at every commit
 	quarantined []string
+	gaps        []record.Record // for the next commit
 	closed      bool
+
+	stateMu sync.Mutex // guards below; taken before mu
+	state   *sql.DB
+	// epoch rises when positions are dropped; told is the epoch in which a
+	// cluster last asked for its position.
+	epoch int
+	told  map[string]int
 }
 
 // Open opens the store in cfg.Dir. Run keeps its retention; Close ends it.
@@ -69,7 +76,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Registerer), leader: make(chan struct{}, 1),
-		days: map[string]*day{}, changed: make(chan struct{}),
+		days: map[string]*day{}, told: map[string]int{}, changed: make(chan struct{}),
 	}
 	if err := s.openState(); err != nil {
 		return nil, err
@@ -80,8 +87,9 @@ func Open(cfg Config) (*Store, error) {
 	}
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".db")
-		if strings.Contains(e.Name(), ".corrupt-") && !strings.HasSuffix(e.Name(), "-wal") && !strings.HasSuffix(e.Name(), "-shm") {
-			s.quarantined = append(s.quarantined, filepath.Join(cfg.Dir, e.Name()))
+		path := filepath.Join(cfg.Dir, e.Name())
+		if strings.Contains(e.Name(), ".corrupt-") && !slices.Contains(s.quarantined, path) && !strings.HasSuffix(e.Name(), "-wal") && !strings.HasSuffix(e.Name(), "-shm") {
+			s.quarantined = append(s.quarantined, path)
 		}
 		if _, err := time.Parse(time.DateOnly, name); !ok || err != nil {
 			continue
@@ -91,35 +99,10 @@ func Open(cfg Config) (*Store, error) {
 		}
 	}
 	s.metrics.quarantined.Set(float64(len(s.quarantined)))
-	return s, nil
-}
-
-// openState opens the positions. They can be rebuilt by a relist, so a
-// corrupt file is moved aside, and commits need not be fsynced: a position
-// that is lost or old costs a replay only.
-func (s *Store) openState() error {
-	path := filepath.Join(s.cfg.Dir, "state.db")
-	for attempt := 0; ; attempt++ {
-		db, err := openDB(path, "NORMAL", 1)
-		if err != nil {
-			return err
-		}
-		_, err = db.ExecContext(context.Background(), `CREATE TABLE IF NOT EXISTS positions (
-			cluster TEXT PRIMARY KEY, resource_version TEXT NOT NULL, at INTEGER NOT NULL)`)
-		if err == nil {
-			s.state = db
-			return nil
-		}
-		err = errors.Join(err, db.Close())
-		if !hasCode(err, codeCorrupt, codeNotADB) || attempt > 0 {
-			return fmt.Errorf("open %s: %w; check the disk, the permissions and that no other Fleetwatch uses the directory", path, err)
-		}
-		aside, moveErr := moveAside(path)
-		if moveErr != nil {
-			return fmt.Errorf("move the corrupt %s aside: %w", path, moveErr)
-		}
-		s.log.Error("position file is corrupt and was moved aside; every cluster is listed again", "path", aside, "err", err)
+	if d := s.days[cfg.Now().UTC().Format(time.DateOnly)]; d != nil { // the one that is written to
+		_ = s.with(context.Background(), d, check) // what is no corruption is met again by who uses it
 	}
+	return s, nil
 }
 
 // Close closes every file. Append, Search and Follow fail from then on.
@@ -137,25 +120,15 @@ func (s *Store) Close() error {
 	for _, d := range s.days {
 		errs = append(errs, d.close())
 	}
-	errs = append(errs, s.state.Close())
+	s.mu.Unlock()
+	s.stateMu.Lock()
+	if s.state != nil {
+		errs = append(errs, s.state.Close())
+	}
+	s.stateMu.Unlock()
+	s.mu.Lock()
 	<-s.leader
 	return errors.Join(errs...)
-}
-
-// Position returns where the watch of a cluster stands; ok is false when it
-// never stood anywhere.
-func (s *Store) Position(ctx context.Context, cluster string) (p record.Position, ok bool, err error) {
-	p.Cluster = cluster
-	var at int64
-	err = s.state.QueryRowContext(ctx, "SELECT resource_version, at FROM positions WHERE cluster = ?", cluster).Scan(&p.ResourceVersion, &at)
-	if errors.Is(err, sql.ErrNoRows) {
-		return p, false, nil
-	}
-	if err != nil {
-		return p, false, fmt.Errorf("read the position of %s: %w", cluster, err)
-	}
-	p.At = fromNanos(at)
-	return p, true, nil
 }
 
 // sorted returns the day files, newest first.
@@ -168,33 +141,4 @@ func (s *Store) sorted() []*day {
 	}
 	slices.SortFunc(list, func(a, b *day) int { return strings.Compare(b.name, a.name) })
 	return list
-}
-
-// with calls fn with a day's file and moves the file aside when it is corrupt.
-func (s *Store) with(ctx context.Context, d *day, fn func(*sql.DB) error) error {
-	err := d.use(ctx, fn)
-	if hasCode(err, codeCorrupt, codeNotADB) {
-		s.quarantine(d, err)
-	}
-	return err
-}
-
-func (s *Store) quarantine(d *day, cause error) {
-	if err := d.close(); err != nil {
-		s.log.Warn("corrupt day file did not close cleanly", "path", d.path, "err", err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.days[d.name] != d {
-		return // somebody else was first
-	}
-	aside, err := moveAside(d.path)
-	if err != nil {
-		s.log.Error("corrupt day file could not be moved aside", "path", d.path, "err", err)
-		return // stays in the map, closed: reported as unseen, not written to
-	}
-	delete(s.days, d.name)
-	s.quarantined = append(s.quarantined, aside)
-	s.metrics.quarantined.Set(float64(len(s.quarantined)))
-	s.log.Error("day file is corrupt and was moved aside; its records are out of service", "path", aside, "err", cause)
 }

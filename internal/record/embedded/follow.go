@@ -115,7 +115,7 @@ func (f *follower) catchUp(ctx context.Context) error {
 	for _, n := range list {
 		for n.from < n.to {
 			next, err := f.step(ctx, n.day, n.from)
-			if errors.Is(err, errGone) || hasCode(err, codeCorrupt, codeNotADB) {
+			if errors.Is(err, errGone) || isCorrupt(err) {
 				break // nothing more to come from this file
 			}
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +34,7 @@ func (s *Store) Seen(ctx context.Context, cluster string, events []record.EventK
 			continue
 		}
 		err := s.with(ctx, d, func(db *sql.DB) error { return lookUp(ctx, db, cluster, ask, seen) })
-		if err != nil && !errors.Is(err, errGone) && !hasCode(err, codeCorrupt, codeNotADB) {
+		if err != nil && !errors.Is(err, errGone) && !isCorrupt(err) {
 			return nil, fmt.Errorf("look up events in %s: %w", d.name, err)
 		}
 	}
@@ -137,6 +138,12 @@ func (s *Store) Search(ctx context.Context, q store.Search) (store.Page, error) 
 		if page.Next != "" {
 			break
 		}
+	}
+	// After the search, which may have met a corrupt file itself.
+	for _, u := range s.unseen(lo, hi) {
+		day, _, _ := strings.Cut(u, ":")
+		page.Unseen = slices.DeleteFunc(page.Unseen, func(have string) bool { return strings.HasPrefix(have, day+":") })
+		page.Unseen = append(page.Unseen, u)
 	}
 	return page, nil
 }
