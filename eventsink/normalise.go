@@ -67,8 +67,13 @@ type event struct {
 	} `json:"series"`
 }
 
-// maxAhead is how far a reporter's clock may run ahead of the API server's.
-const maxAhead = 5 * time.Minute
+const (
+	// maxAhead is how far a reporter's clock may run ahead of the API server's.
+	maxAhead = 5 * time.Minute
+	// maxLife is how long after its creation an Event may still occur that
+	// does not say when it was last written.
+	maxLife = 7 * 24 * time.Hour
+)
 
 // normalise makes the record of one version of an Event; its Occurrences are
 // still to be set. It depends on nothing but its arguments.
@@ -128,8 +133,12 @@ func (e event) effectiveTime(last time.Time) time.Time {
 	for _, f := range e.Metadata.ManagedFields {
 		written = latest(stamp{written}, f.Time)
 	}
+	bound := maxAhead
+	if written.IsZero() {
+		bound = maxLife
+	}
 	written = latest(stamp{written}, e.Metadata.CreationTimestamp)
-	if len(e.Metadata.ManagedFields) > 0 && t.After(written.Add(maxAhead)) {
+	if !written.IsZero() && t.After(written.Add(bound)) {
 		return written
 	}
 	return t

@@ -151,3 +151,24 @@ func FuzzList(f *testing.F) {
 		}
 	})
 }
+
+// TestEffectiveTime bounds the time by what else the Event says.
+func TestEffectiveTime(t *testing.T) {
+	const created = "2026-11-30T10:00:00Z"
+	for name, c := range map[string]struct{ last, managed, want string }{
+		"ordinary":                        {"2026-11-30T10:30:00Z", "2026-11-30T10:30:00Z", "2026-11-30T10:30:00Z"},
+		"a little ahead":                  {"2026-11-30T10:34:00Z", "2026-11-30T10:30:00Z", "2026-11-30T10:34:00Z"},
+		"far ahead":                       {"2199-01-01T00:00:00Z", "2026-11-30T10:30:00Z", "2026-11-30T10:30:00Z"},
+		"never said when written":         {"2026-12-02T10:00:00Z", "", "2026-12-02T10:00:00Z"},
+		"never said, far ahead":           {"2199-01-01T00:00:00Z", "", created},
+		"managed without time, far ahead": {"2100-01-01T00:00:00Z", "x", created},
+		"no time at all":                  {"9999-01-01T00:00:00Z", "", created},
+	} {
+		raw := `{"metadata":{"name":"e","uid":"u","resourceVersion":"5","creationTimestamp":"` + created +
+			`","managedFields":[{"time":"` + c.managed + `"}]},"lastTimestamp":"` + c.last + `","count":2}`
+		r, _, err := normalise("a", []byte(raw))
+		if err != nil || r.Time.Format(time.RFC3339) != c.want {
+			t.Errorf("%s: %s, want %s (%v)", name, r.Time, c.want, err)
+		}
+	}
+}

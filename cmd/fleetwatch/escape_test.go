@@ -3,6 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -58,5 +62,24 @@ func checkHostile(t *testing.T, what string, out []byte) {
 			t.Errorf("%s: raw %U in\n%q", what, r, out)
 			return
 		}
+	}
+}
+
+// TestEventsHints asks for what cannot be there.
+func TestEventsHints(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/clusters", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"items":[{"id":"a"},{"id":"b"}]}`) })
+	mux.HandleFunc("GET /api/v1/events", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"items":[]}`) })
+	srv := httptest.NewServer(mux)
+	defer srv.Close()
+	t.Setenv(serverVariable, srv.URL)
+	stderr, err := events(t.Context(), io.Discard, "--cluster", "b", "--cluster", "x", "--query", "reason:A or B")
+	want := "hint: \"or\" is searched as a word; the operator is OR\nhint: no cluster \"x\" in the fleet; there are a, b\nno events match\n"
+	if err != nil || stderr != want {
+		t.Errorf("%v\n got %q\nwant %q", err, stderr, want)
+	}
+	_, err = events(t.Context(), io.Discard, "--since", "1h", "--until", "2h")
+	if err == nil || !strings.Contains(err.Error(), "--since 1h is not before --until 2h") {
+		t.Error(err)
 	}
 }

@@ -94,14 +94,19 @@ func fieldList() string {
 func (o *eventsOptions) parameters() (url.Values, error) {
 	v := url.Values{"cluster": o.clusters}
 	now := time.Now()
+	times := map[string]time.Time{}
 	for flag, text := range map[string]string{"since": o.since, "until": o.until} {
 		t, err := store.ParseTime(text, now)
 		if err != nil {
 			return nil, fmt.Errorf("--%s: %w", flag, err)
 		}
 		if !t.IsZero() {
+			times[flag] = t
 			v.Set(flag, t.UTC().Format(time.RFC3339Nano))
 		}
+	}
+	if since, until := times["since"], times["until"]; !since.IsZero() && !until.IsZero() && !since.Before(until) {
+		return nil, fmt.Errorf("--since %s is not before --until %s: no event can lie between; exchange them", o.since, o.until)
 	}
 	if o.query != "" {
 		if _, err := query.Parse(o.query); err != nil {
@@ -127,7 +132,11 @@ func (o *eventsOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, h := range query.Hints(o.query) {
+		fmt.Fprintf(o.stderr, "hint: %s\n", oneLine(h))
+	}
 	if o.follow {
+		o.unknownClusters(ctx)
 		return o.stream(ctx, v)
 	}
 	page := store.Page{Items: []record.Record{}}
@@ -138,7 +147,12 @@ func (o *eventsOptions) run(ctx context.Context) error {
 			return err
 		}
 		page.Items = append(page.Items, more.Items...)
-		page.Unseen, page.Next = more.Unseen, more.Next
+		for _, u := range more.Unseen {
+			if !slices.Contains(page.Unseen, u) {
+				page.Unseen = append(page.Unseen, u)
+			}
+		}
+		page.Next = more.Next
 		if page.Next == "" || len(page.Items) >= o.limit {
 			break
 		}
@@ -150,6 +164,9 @@ func (o *eventsOptions) run(ctx context.Context) error {
 	}
 	if page.Next != "" {
 		fmt.Fprintf(o.stderr, "these are the newest %d; there are more with --limit\n", len(page.Items))
+	}
+	if len(page.Items) == 0 {
+		o.unknownClusters(ctx)
 	}
 	if len(page.Items) == 0 && (o.output == outputTable || o.output == outputWide) {
 		fmt.Fprintln(o.stderr, "no events match")
@@ -167,6 +184,27 @@ func (o *eventsOptions) run(ctx context.Context) error {
 		}
 		return rows
 	})
+}
+
+// unknownClusters says which of --cluster are not in the fleet. Records of a
+// cluster that left it can be asked for all the same, so this is a hint.
+func (o *eventsOptions) unknownClusters(ctx context.Context) {
+	if len(o.clusters) == 0 {
+		return
+	}
+	var known list[clusterItem]
+	if err := getJSON(ctx, o.server, "/api/v1/clusters", &known); err != nil {
+		return // a hint is not worth an error
+	}
+	ids := make([]string, len(known.Items))
+	for i, c := range known.Items {
+		ids[i] = c.ID
+	}
+	for _, c := range o.clusters {
+		if !slices.Contains(ids, c) {
+			fmt.Fprintf(o.stderr, "hint: no cluster %q in the fleet; there are %s\n", oneLine(c), oneLine(strings.Join(ids, ", ")))
+		}
+	}
 }
 
 // stream prints what the server sends, one record to a line.

@@ -135,3 +135,30 @@ func TestLostDayIsListedAgain(t *testing.T) {
 		t.Errorf("%d records, want 502", got)
 	}
 }
+
+// TestDaysToComeAreRemoved keeps a day that is still to come no longer than
+// any other, and gives it up first when there is too much.
+func TestDaysToComeAreRemoved(t *testing.T) {
+	now := base
+	dir := t.TempDir()
+	s := open(t, embedded.Config{Dir: dir, MaxAge: 48 * time.Hour, Now: func() time.Time { return now }})
+	appendAll(t, s, record.Position{}, event("x", base, 1), event("ahead", base.AddDate(0, 0, 1), 1), event("liar", base.AddDate(70, 0, 0), 1))
+	written := base.Add(-47 * time.Hour)
+	for _, f := range []string{"2096-11-30.db", "2096-11-30.db-wal"} {
+		if err := os.Chtimes(filepath.Join(dir, f), written, written); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Retain(); s.State().Days != 3 {
+		t.Fatalf("%+v", s.State())
+	}
+	now = now.Add(2 * time.Hour)
+	if s.Retain(); s.State().Newest != "2026-12-01" || s.State().Days != 2 {
+		t.Errorf("%+v", s.State())
+	}
+	bounded := open(t, embedded.Config{MaxBytes: 1, Now: func() time.Time { return now }})
+	appendAll(t, bounded, record.Position{}, event("x", base, 1), event("liar", base.AddDate(70, 0, 0), 1))
+	if bounded.Retain(); bounded.State().Newest != "2026-11-30" || bounded.State().Days != 1 {
+		t.Errorf("%+v", bounded.State())
+	}
+}

@@ -1,9 +1,12 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -30,16 +33,23 @@ func (s *Store) oldestKept() string {
 }
 
 // Retain removes the day files that are too old, then the oldest while all
-// together are too big; never today's.
+// together are too big; never today's. A day that is still to come is what a
+// wrong clock or a liar has told: such files age by when they were written,
+// and are the first to go.
 func (s *Store) Retain() {
-	oldest, today := s.oldestKept(), s.cfg.Now().UTC().Format(time.DateOnly)
+	now := s.cfg.Now().UTC()
+	oldest, today, tomorrow := s.oldestKept(), now.Format(time.DateOnly), now.AddDate(0, 0, 1).Format(time.DateOnly)
 	var total int64
 	full := false
-	for _, d := range s.sorted() { // newest first: from the first that does not fit, all go
+	days := s.sorted() // newest first: from the first that does not fit, all go
+	slices.SortStableFunc(days, func(a, b *day) int {
+		return cmp.Compare(btoi(a.name > tomorrow), btoi(b.name > tomorrow))
+	})
+	for _, d := range days {
 		size := d.size()
-		full = full || s.cfg.MaxBytes > 0 && total+size > s.cfg.MaxBytes && d.name < today
+		full = full || s.cfg.MaxBytes > 0 && total+size > s.cfg.MaxBytes && (d.name < today || d.name > tomorrow)
 		switch {
-		case d.name < oldest:
+		case d.name < oldest, d.name > tomorrow && d.written().Before(now.Add(-s.cfg.MaxAge)):
 			s.remove(d, "age", size)
 		case full:
 			s.remove(d, "bytes", size)
@@ -68,6 +78,27 @@ func (s *Store) remove(d *day, why string, size int64) {
 	delete(s.days, d.name)
 	s.metrics.removed.WithLabelValues(why).Inc()
 	s.log.Info("day file removed by retention", "path", d.path, "reason", why, "bytes", size)
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// written is when the file was last written to; now when that is not known.
+func (d *day) written() time.Time {
+	var t time.Time
+	for _, f := range files(d.path) {
+		if info, err := os.Stat(f); err == nil && info.ModTime().After(t) && !strings.HasSuffix(f, "-shm") {
+			t = info.ModTime()
+		}
+	}
+	if t.IsZero() {
+		return time.Now()
+	}
+	return t
 }
 
 func (d *day) size() (n int64) {

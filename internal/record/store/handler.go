@@ -46,7 +46,12 @@ func Handler(s Searcher, done <-chan struct{}) http.Handler {
 			serve.Error(w, http.StatusMethodNotAllowed, errors.New("records are read with GET"))
 			return
 		}
-		q, follow, err := parseRequest(req.URL.Query(), time.Now())
+		values, err := url.ParseQuery(req.URL.RawQuery) // req.URL.Query leaves out what is malformed
+		if err != nil {
+			serve.Error(w, http.StatusBadRequest, fmt.Errorf("read the parameters: %w; encode them as a URL's query", err))
+			return
+		}
+		q, follow, err := parseRequest(values, time.Now())
 		if err != nil {
 			serve.Error(w, http.StatusBadRequest, err)
 			return

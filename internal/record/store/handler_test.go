@@ -87,6 +87,9 @@ func TestHandlerBadRequests(t *testing.T) {
 		}
 	}
 	f.err = store.ErrCursor
+	if w := get(t, store.Handler(f, nil), "query=%zz"); w.Code != http.StatusBadRequest {
+		t.Errorf("a malformed URL query: %d %s", w.Code, w.Body)
+	}
 	if w := get(t, store.Handler(f, nil), "after=x"); w.Code != http.StatusBadRequest {
 		t.Error(w.Code)
 	}
