@@ -28,7 +28,8 @@ type Journal interface {
 	// Append makes the records durable, ignoring those whose ID is there
 	// already, and after them the position, unless its Cluster is empty. It
 	// returns how many were new. After an error the position is unchanged,
-	// and the records may or may not be durable.
+	// and the records may or may not be durable. The error record.ErrRelist
+	// has the cluster listed again, after Position has none any more.
 	Append(ctx context.Context, records []record.Record, position record.Position) (int, error)
 }
 
