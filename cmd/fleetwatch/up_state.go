@@ -36,6 +36,9 @@ func (u *up) view() view {
 	if snapshot.Unassigned > 0 {
 		v.troubles = append(v.troubles, fmt.Sprintf("%d targets are on no shard yet", snapshot.Unassigned))
 	}
+	for _, file := range u.store.State().Quarantined {
+		v.troubles = append(v.troubles, fmt.Sprintf("the records in %s are damaged and out of service; delete the file to end this warning", file))
+	}
 	for _, c := range u.children.Children() {
 		if c.State == supervise.StateBackoff || c.State == supervise.StateRunning && c.Restarts > 0 && time.Since(c.Since) < 5*time.Minute {
 			v.troubles = append(v.troubles, fmt.Sprintf("%s was restarted (%d times): %s; see %s", c.Name, c.Restarts, c.LastExit, c.LogFile))
