@@ -168,12 +168,24 @@ func (p *planner) place(items []Item) {
 	}
 }
 
-// bestFit is the fullest shard that still has room within Fill.
+// bestFit is the fullest shard that still has room within Fill. When the heads
+// leave no room anywhere, the weights of the targets decide: what a head holds
+// beyond them goes by itself, and must not keep targets on an overfull shard.
 func (p *planner) bestFit(weight int64, except string) *load {
+	if best := p.bestBy(admitted, weight, except); best != nil {
+		return best
+	}
+	return p.bestBy(live, weight, except)
+}
+
+func admitted(l *load) int64 { return l.admitted }
+func live(l *load) int64     { return l.live }
+
+func (p *planner) bestBy(size func(*load) int64, weight int64, except string) *load {
 	var best *load
 	room := p.opts.part(p.opts.Fill)
 	for _, l := range p.loads {
-		if l.Up && l.Name != except && l.admitted+weight <= room && (best == nil || l.admitted > best.admitted) {
+		if l.Up && l.Name != except && size(l)+weight <= room && (best == nil || size(l) > size(best)) {
 			best = l
 		}
 	}
@@ -183,7 +195,7 @@ func (p *planner) bestFit(weight int64, except string) *load {
 func (p *planner) leastLoaded() *load {
 	var least *load
 	for _, l := range p.loads {
-		if l.Up && (least == nil || l.admitted < least.admitted) {
+		if l.Up && (least == nil || l.live < least.live) {
 			least = l
 		}
 	}

@@ -170,6 +170,18 @@ type shardState struct {
 
 func (s *shardState) up() bool { return s.status != nil }
 
+// notStoring is why the shard keeps no samples, in its own words; empty when
+// it has not said so.
+func (s *shardState) notStoring() string {
+	if s.status != nil {
+		return s.status.StorageError
+	}
+	if said, ok := errors.AsType[errNotStoring](s.err); ok {
+		return string(said)
+	}
+	return ""
+}
+
 // New validates the configuration. It touches no disk and starts nothing.
 func New(cfg Config) (*Sharder, error) {
 	cfg, err := cfg.withDefaults()
@@ -239,6 +251,9 @@ func (s *Sharder) Run(ctx context.Context) error {
 
 // restore reads the state and opens a new epoch, on disk before it is used.
 func (s *Sharder) restore() error {
+	if err := statefile.Sweep(s.file); err != nil {
+		return fmt.Errorf("restore the sharder: %w", err)
+	}
 	found, err := statefile.Read(s.file, s.state)
 	if errors.Is(err, statefile.ErrCorrupt) {
 		aside, moveErr := statefile.Quarantine(s.file)

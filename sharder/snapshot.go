@@ -1,6 +1,7 @@
 package sharder
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -63,6 +64,11 @@ type ShardView struct {
 	// Fill is Weight as a part of Capacity.
 	Fill     float64 `json:"fill"`
 	Overfull bool    `json:"overfull"`
+	// Ghosts are the head series beyond Weight: series that left, or of
+	// scrapes that were refused. They go by themselves within hours.
+	Ghosts int64 `json:"ghosts"`
+	// Storing is false when the shard keeps no samples, or does not answer.
+	Storing bool `json:"storing"`
 	// InForce says that the shard has confirmed its newest assignment.
 	InForce   bool   `json:"in_force"`
 	LastError string `json:"last_error,omitempty"`
@@ -106,14 +112,20 @@ func (s *Sharder) view() *Snapshot {
 		if sh.err != nil {
 			v.Shards[i].LastError = sh.err.Error()
 		}
+		notStoring := sh.notStoring()
+		v.Shards[i].Storing = sh.up() && notStoring == ""
+		if notStoring != "" {
+			v.Shards[i].LastError = notStoring
+		}
 		shards[sh.name] = &v.Shards[i]
 	}
 	v.Targets = make([]TargetView, 0, len(s.state.Targets))
 	for _, id := range s.state.ids() {
 		t := viewTarget(s.state.Targets[id])
 		sh := shards[t.Shard]
-		if sh != nil && !sh.Up {
-			t.Health, t.LastError = target.HealthUnknown, "shard "+sh.Name+" does not answer"
+		if sh != nil && !sh.Storing {
+			why := cmp.Or(s.byName[sh.Name].notStoring(), "does not answer")
+			t.Health, t.LastError = target.HealthUnknown, "shard "+sh.Name+" "+why
 		}
 		v.count(t)
 		if sh != nil {
@@ -122,6 +134,9 @@ func (s *Sharder) view() *Snapshot {
 			sh.Fill = float64(sh.Weight) / float64(sh.Capacity)
 		}
 		v.Targets = append(v.Targets, t)
+	}
+	for i := range v.Shards {
+		v.Shards[i].Ghosts = max(0, v.Shards[i].HeadSeries-v.Shards[i].Weight)
 	}
 	v.Clusters = make([]ClusterView, 0, len(s.listings))
 	for cluster, l := range s.listings {

@@ -86,8 +86,12 @@ type Status struct {
 	Epoch    int64  `json:"epoch"`
 	Revision int64  `json:"revision"`
 	// HeadSeries is the number of series in the TSDB head.
-	HeadSeries int64          `json:"head_series"`
-	Targets    []TargetStatus `json:"targets"`
+	HeadSeries int64 `json:"head_series"`
+	// StorageError is why no sample is kept, empty while they are: "is not
+	// storing: no space left in DIR; free some". A shard that does not run for
+	// that reason answers HTTP 507 with the same text instead.
+	StorageError string         `json:"storage_error,omitempty"`
+	Targets      []TargetStatus `json:"targets"`
 }
 
 // Health values of a target, as Prometheus names them.

@@ -32,7 +32,7 @@ type Config struct {
 	QueryMaxSamples  int
 	QueryTimeout     time.Duration
 	// ProbeConcurrency bounds trial scrapes in flight (default 8) and
-	// ProbeBodyLimit the bytes of one (default 256 MiB, decompressed).
+	// ProbeBodyLimit the bytes of one (default 64 MiB, decompressed).
 	ProbeConcurrency int
 	ProbeBodyLimit   int64
 	// ApplyTimeout bounds one change of assignment (default 1 min). It must be
@@ -59,7 +59,7 @@ func (c Config) withDefaults() (Config, error) {
 	c.QueryMaxSamples = orDefault(c.QueryMaxSamples, 50_000_000)
 	c.QueryTimeout = orDefault(c.QueryTimeout, 2*time.Minute)
 	c.ProbeConcurrency = orDefault(c.ProbeConcurrency, 8)
-	c.ProbeBodyLimit = orDefault(c.ProbeBodyLimit, 256<<20)
+	c.ProbeBodyLimit = orDefault(c.ProbeBodyLimit, bodyLimit)
 	c.ApplyTimeout = orDefault(c.ApplyTimeout, time.Minute)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -39,11 +39,16 @@ func (s *Shard) Handler() http.Handler {
 	return mux
 }
 
-// whenReady answers 503 while the shard starts or stops, as Prometheus does.
+// whenReady answers 503 while the shard starts or stops, as Prometheus does,
+// and 507 with the reason while that is because nothing can be stored.
 func (s *Shard) whenReady(next func(http.ResponseWriter, *http.Request, *parts)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p := s.parts.Load()
 		if p == nil {
+			if full := s.storage.Load(); full != nil {
+				serve.Error(w, http.StatusInsufficientStorage, full)
+				return
+			}
 			http.Error(w, "Service Unavailable", http.StatusServiceUnavailable)
 			return
 		}
@@ -58,8 +63,13 @@ func (s *Shard) serveStatus(w http.ResponseWriter, r *http.Request, p *parts) {
 		serve.Error(w, http.StatusInternalServerError, err)
 		return
 	}
+	var storage string
+	if full := p.guard.check(); full != nil {
+		storage = full.Error()
+	}
 	serve.JSON(w, http.StatusOK, target.Status{
-		Shard: s.cfg.Name, Replica: s.cfg.Replica,
+		StorageError: storage,
+		Shard:        s.cfg.Name, Replica: s.cfg.Replica,
 		Epoch: f.epoch, Revision: f.revision,
 		HeadSeries: int64(p.db.Head().NumSeries()),
 		Targets:    targets,

@@ -23,6 +23,10 @@ import (
 // with "__" never reach a series.
 const idLabel = "__fleetwatch_target_id__"
 
+// bodyLimit is the body_size_limit of pools that set none: without one, a body
+// without an end, or a small one that unpacks to gigabytes, takes the shard down.
+const bodyLimit = 64 << 20
+
 // parsePool turns one pool into a validated scrape config.
 func parsePool(p target.Pool) (*config.ScrapeConfig, error) {
 	var node yaml.Node
@@ -41,6 +45,9 @@ func parsePool(p target.Pool) (*config.ScrapeConfig, error) {
 		return nil, fmt.Errorf("pool %s: %w", p.Name, err)
 	}
 	cfg := loaded.ScrapeConfigs[0]
+	if cfg.BodySizeLimit == 0 {
+		cfg.BodySizeLimit = bodyLimit
+	}
 	switch {
 	case cfg.JobName != p.Name:
 		return nil, fmt.Errorf("pool %s: job_name is %q, want the name of the pool", p.Name, cfg.JobName)

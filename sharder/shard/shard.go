@@ -21,6 +21,9 @@ import (
 // pruneEvery is how often pools that were emptied are looked at.
 const pruneEvery = 30 * time.Second
 
+// roomEvery is how often a shard without disk space looks for some.
+const roomEvery = 2 * time.Second
+
 // Shard is one Prometheus. Its handler answers from New on, with 503 until
 // Run has read the write-ahead log and put the kept assignment in force.
 type Shard struct {
@@ -31,8 +34,12 @@ type Shard struct {
 	replay  *tsdb.DBStats
 	born    time.Time
 
+	free      func(dir string) (uint64, error) // free space of a file system
+	roomEvery time.Duration                    // how often it is looked at while there is none
+
 	inForce atomic.Pointer[inForce]
-	parts   atomic.Pointer[parts] // nil while not ready
+	storage atomic.Pointer[StorageError] // why nothing is stored, nil while it is
+	parts   atomic.Pointer[parts]        // nil while not ready
 }
 
 // parts are what a ready shard serves from.
@@ -40,6 +47,7 @@ type parts struct {
 	db       *tsdb.DB
 	assigner *assigner
 	statuses *statuses
+	guard    *guard
 	prom     handler
 }
 
@@ -57,6 +65,7 @@ func New(cfg Config) (*Shard, error) {
 		prober:  newProber(cfg.ProbeConcurrency, cfg.ProbeBodyLimit, m),
 		replay:  tsdb.NewDBStats(),
 		born:    time.Now().UTC(),
+		free:    freeSpace, roomEvery: roomEvery,
 	}, nil
 }
 
@@ -64,11 +73,19 @@ func New(cfg Config) (*Shard, error) {
 func (s *Shard) Ready() bool { return s.parts.Load() != nil }
 
 // Run opens the database, restores the assignment and scrapes until ctx ends;
-// then it waits for scrapes in flight and closes the database.
+// then it waits for scrapes in flight and closes the database. Without the
+// disk space to open the database safely it waits for some, and says so; when
+// the write-ahead log cannot be written it ends at once with a *StorageError.
 func (s *Shard) Run(ctx context.Context) (err error) {
 	kept, err := s.readKept()
 	if err != nil {
 		return err
+	}
+	if err := s.awaitRoom(ctx); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil
 	}
 	db, err := s.openDB()
 	if err != nil {
@@ -80,7 +97,8 @@ func (s *Shard) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	sc, err := newScraper(s.cfg.Replica, db, s.cfg.Registry, s.log)
+	guard := newGuard(db, TSDBDir(s.cfg.DataDir))
+	sc, err := newScraper(s.cfg.Replica, guard, s.cfg.Registry, s.log)
 	if err != nil {
 		return err
 	}
@@ -105,23 +123,52 @@ func (s *Shard) Run(ctx context.Context) (err error) {
 	}
 	s.parts.Store(&parts{
 		db: db, assigner: as, prom: prom,
-		statuses: &statuses{db: db, manager: sc.manager, now: time.Now},
+		statuses: &statuses{db: db, manager: sc.manager, now: time.Now}, guard: guard,
 	})
 	s.log.Info("shard ready", "targets", len(kept.Targets), "epoch", kept.Epoch, "revision", kept.Revision,
 		"series", db.Head().NumSeries())
-	s.tend(ctx, as)
+	err = s.tend(ctx, as, guard)
 	s.log.Info("shard stopping")
-	return nil
+	return err
 }
 
-// tend prunes emptied pools until ctx ends.
-func (s *Shard) tend(ctx context.Context, as *assigner) {
+// awaitRoom returns once the database can be opened safely, or ctx ends.
+func (s *Shard) awaitRoom(ctx context.Context) error {
+	dir := TSDBDir(s.cfg.DataDir)
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return fmt.Errorf("create the series folder of shard %s: %w", s.cfg.Name, err)
+	}
+	tick := time.NewTicker(s.roomEvery)
+	defer tick.Stop()
+	for {
+		err := roomFor(dir, s.free)
+		full, isFull := errors.AsType[*StorageError](err)
+		if !isFull {
+			s.storage.Store(nil)
+			return err
+		}
+		if s.storage.Swap(full) == nil {
+			s.log.Error("shard does not start before there is disk space", "err", full, "detail", full.Cause)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// tend prunes emptied pools until ctx ends, or nothing can be stored any more.
+func (s *Shard) tend(ctx context.Context, as *assigner, g *guard) error {
 	tick := time.NewTicker(pruneEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
+		case <-g.failed:
+			s.storage.Store(g.err)
+			return fmt.Errorf("shard %s %w", s.cfg.Name, g.err)
 		case <-tick.C:
 			if err := as.prune(ctx); err != nil && ctx.Err() == nil {
 				s.log.Warn("emptied pools stay for now", "err", err)
@@ -135,6 +182,9 @@ func (s *Shard) tend(ctx context.Context, as *assigner) {
 func (s *Shard) readKept() (target.Assignment, error) {
 	if err := os.MkdirAll(s.cfg.DataDir, 0o750); err != nil {
 		return target.Assignment{}, fmt.Errorf("create the data folder of shard %s: %w", s.cfg.Name, err)
+	}
+	if err := statefile.Sweep(s.cfg.assignmentFile()); err != nil {
+		return target.Assignment{}, err
 	}
 	var kept target.Assignment
 	_, err := statefile.Read(s.cfg.assignmentFile(), &kept)
@@ -150,6 +200,13 @@ func (s *Shard) readKept() (target.Assignment, error) {
 }
 
 func (s *Shard) openDB() (*tsdb.DB, error) {
+	back, err := undoRepair(TSDBDir(s.cfg.DataDir))
+	if err != nil {
+		return nil, fmt.Errorf("open the series of shard %s: %w", s.cfg.Name, err)
+	}
+	if len(back) > 0 {
+		s.log.Warn("a repair of the write-ahead log had not ended; it starts again", "segments", back)
+	}
 	opts := tsdb.DefaultOptions()
 	opts.RetentionDuration = s.cfg.Retention.Milliseconds()
 	opts.MinBlockDuration = blockDuration.Milliseconds()

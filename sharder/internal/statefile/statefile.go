@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/fleetwatch-io/fleetwatch/internal/durable"
 )
@@ -52,4 +53,23 @@ func Quarantine(path string) (string, error) {
 		return "", fmt.Errorf("set %s aside: %w", path, err)
 	}
 	return aside, nil
+}
+
+// Sweep removes what a Write of path that was killed half-way left beside it.
+// Nobody may be writing path meanwhile.
+func Sweep(path string) error {
+	prefix := "." + filepath.Base(path) + "."
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("sweep beside %s: %w", path, err)
+	}
+	for _, entry := range entries {
+		if !entry.Type().IsRegular() || !strings.HasPrefix(entry.Name(), prefix) {
+			continue
+		}
+		if err := os.Remove(filepath.Join(filepath.Dir(path), entry.Name())); err != nil {
+			return fmt.Errorf("sweep beside %s: %w", path, err)
+		}
+	}
+	return nil
 }

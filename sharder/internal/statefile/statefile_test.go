@@ -62,3 +62,20 @@ func TestUnwritableFolderIsNamed(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+func TestSweepRemovesTemporaryFilesOnly(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "state.json")
+	for _, name := range []string{"state.json", "state.json.corrupt", ".state.json.123", ".state.json.9", ".other.json.1"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(statefile.Sweep(path), statefile.Sweep(filepath.Join(dir, "no", "such"))); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(left) != 3 {
+		t.Errorf("left: %v %v", left, err)
+	}
+}
