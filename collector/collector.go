@@ -94,7 +94,7 @@ func New(cfg Config) (*Collector, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := newClient(cfg.REST)
+	client, err := newClient(cfg.Cluster, cfg.REST)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of cluster %s: %w", cfg.Cluster, err)
 	}
@@ -162,11 +162,12 @@ func (cfg *Config) complete() error {
 	return errors.Join(errs...)
 }
 
-func newClient(cfg *rest.Config) (*kubernetes.Clientset, error) {
+func newClient(cluster string, cfg *rest.Config) (*kubernetes.Clientset, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	cfg.UserAgent = "fleetwatch-collector/" + buildinfo.Version()
+	cfg.Wrap(boundAnswers(cluster))
 	return kubernetes.NewForConfig(cfg)
 }
 
@@ -238,6 +239,7 @@ func (c *Collector) publish() error {
 		return err
 	}
 	before := c.published.Swap(s)
+	c.gateway.failures.keep(s.byID)
 	c.metrics.lastBuild.SetToCurrentTime()
 	for _, j := range c.jobs {
 		c.metrics.targets.WithLabelValues(j.name).Set(float64(s.perJob[j.name]))

@@ -31,7 +31,8 @@ var (
 )
 
 // gateway fetches discovered targets for shards. It holds no state but its
-// slots; what can be reached is looked up for each request.
+// slots and the latest failures; what can be reached is looked up for each
+// request.
 type gateway struct {
 	lookup  func(id string) (endpoint, bool)
 	slots   chan struct{} // one element for each fetch under way
@@ -39,12 +40,15 @@ type gateway struct {
 	metrics *metrics
 	log     *slog.Logger
 	buffers sync.Pool // *[]byte of bufferSize
+
+	failures failures
 }
 
 func newGateway(lookup func(string) (endpoint, bool), concurrency int, maxBody int64, m *metrics, log *slog.Logger) *gateway {
 	return &gateway{
 		lookup: lookup, slots: make(chan struct{}, concurrency), maxBody: maxBody, metrics: m, log: log,
-		buffers: sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }},
+		buffers:  sync.Pool{New: func() any { b := make([]byte, bufferSize); return &b }},
+		failures: failures{byID: map[string]string{}},
 	}
 }
 
@@ -73,8 +77,10 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.metrics.bytes.WithLabelValues(e.job.name).Add(float64(a.bytes))
 	g.metrics.duration.WithLabelValues(e.job.name).Observe(time.Since(start).Seconds())
 	if err == nil {
+		g.failures.report(e.target.ID, why, "the target answers "+strconv.Itoa(a.status)+" "+http.StatusText(a.status))
 		return
 	}
+	g.failures.report(e.target.ID, why, explain(err))
 	g.log.Debug("fetch a target", "target", e.target.ID, "job", e.job.name, "reason", string(why), "err", err)
 	if a.started {
 		panic(http.ErrAbortHandler) // half an answer must not look like a whole one

@@ -6,11 +6,12 @@ import (
 	"strings"
 )
 
-// Handler serves the target list, the scrape gateway, /healthz and /readyz.
+// Handler serves the target list, the scrape gateway, its errors, /healthz and /readyz.
 func (c *Collector) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /clusters/"+c.cluster+"/targets", c.serveList)
 	mux.Handle("GET /clusters/"+c.cluster+"/targets/{id}/metrics", c.gateway)
+	mux.HandleFunc("GET /clusters/"+c.cluster+"/errors", c.serveErrors)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write([]byte("ok\n"))
 	})

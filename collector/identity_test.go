@@ -84,7 +84,7 @@ func (s *snoop) credentials() map[string]string {
 
 func controlPlanePod(component, ip, port string) *corev1.Pod {
 	p := annotatedPod(component, ip, port, nil)
-	p.Annotations = map[string]string{}
+	p.Annotations = map[string]string{"kubernetes.io/config.mirror": "0"}
 	p.Namespace, p.Labels = "kube-system", map[string]string{"component": component}
 	p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "probe-port", ContainerPort: portNumber(port)}}
 	return p

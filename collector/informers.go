@@ -12,8 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -24,6 +27,12 @@ import (
 // listTimeout is the deadline of one list request. Watches end when the server
 // ends them; HTTP/2 pings and the probe notice a server that hangs.
 const listTimeout = time.Minute
+
+const (
+	firstPause, longestPause = 800 * time.Millisecond, 15 * time.Second
+	// stopGrace is what informers have to end.
+	stopGrace = 500 * time.Millisecond
+)
 
 // watched names one watch: what, where, and with which selectors.
 type watched struct {
@@ -69,13 +78,21 @@ func (f *informers) get(w watched, indexers cache.Indexers) (cache.SharedIndexIn
 	return informer, nil
 }
 
-// run runs every informer and returns when all have ended.
+// run runs every informer until ctx ends. An informer that does not end soon
+// after, because client-go pauses deaf after an error within a watch, is left
+// to end alone.
 func (f *informers) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	for _, informer := range f.all {
 		wg.Go(func() { informer.RunWithContext(ctx) })
 	}
-	wg.Wait()
+	<-ctx.Done()
+	ended := make(chan struct{})
+	go func() { wg.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(stopGrace):
+	}
 }
 
 // watchError keeps client-go from logging every retry. Nothing is lost: each
@@ -90,6 +107,26 @@ func (f *informers) report(w watched, err error) {
 	f.health.report("watch "+w.resource, fleet.Explain(f.server, err))
 }
 
+// insist repeats a watch request that client-go would repeat, with pauses that
+// end with ctx: the reflector's own do not, and would hold up the end of the
+// process for up to a minute.
+func (f *informers) insist(ctx context.Context, request func() (watch.Interface, error)) (watch.Interface, error) {
+	pause := wait.Backoff{Duration: firstPause, Factor: 2, Jitter: 0.5, Steps: 100, Cap: longestPause}
+	for {
+		events, err := request()
+		if err == nil || !utilnet.IsConnectionRefused(err) && !apierrors.IsTooManyRequests(err) {
+			return events, err
+		}
+		timer := time.NewTimer(pause.Step())
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
 type listFunc func(context.Context, metav1.ListOptions) (runtime.Object, error)
 
 type watchFunc func(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -100,12 +137,22 @@ func (f *informers) listWatch(w watched) (*cache.ListWatch, runtime.Object) {
 	if list == nil {
 		return nil, nil
 	}
+	kept := &census{what: w.resource}
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			o.LabelSelector, o.FieldSelector = w.label, w.field
+			if o.Limit = pageSize; o.Continue == "" {
+				kept.restart()
+			}
+			if o.ResourceVersion == "0" {
+				o.ResourceVersion = "" // an API server's watch cache knows no pages
+			}
 			limited, cancel := context.WithTimeout(ctx, listTimeout)
 			defer cancel()
 			objects, err := list(limited, o)
+			if err == nil {
+				err = kept.page(objects)
+			}
 			if ctx.Err() == nil {
 				f.report(w, err)
 			}
@@ -113,11 +160,20 @@ func (f *informers) listWatch(w watched) (*cache.ListWatch, runtime.Object) {
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			o.LabelSelector, o.FieldSelector = w.label, w.field
-			events, err := watchIt(ctx, o)
-			if ctx.Err() == nil {
-				f.report(w, err)
+			if o.SendInitialEvents != nil && *o.SendInitialEvents {
+				kept.restart()
 			}
-			return events, err
+			events, err := f.insist(ctx, func() (watch.Interface, error) {
+				events, err := watchIt(ctx, o)
+				if ctx.Err() == nil {
+					f.report(w, err)
+				}
+				return events, err
+			})
+			if err != nil {
+				return nil, err
+			}
+			return countEvents(events, kept, func(err error) { f.report(w, err) }), nil
 		},
 	}, example
 }

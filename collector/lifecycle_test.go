@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -108,6 +109,36 @@ func TestStartDuringOutage(t *testing.T) {
 	}
 	api.start()
 	r.await(t, "it recovers", func(l target.List) bool { return l.Synced && l.Error == "" && len(l.Targets) == 1 })
+}
+
+// TestStopDuringOutage: while the API server refuses connections the
+// informers pause longer and longer; none of that delays the end.
+func TestStopDuringOutage(t *testing.T) {
+	t.Parallel()
+	api := newFakeAPI(t)
+	cfg := api.config()
+	api.stop()
+	r := start(t, api, func(c *collector.Config) { c.REST = cfg })
+	eventually(t, "watches have failed", func() bool {
+		families, err := r.registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		failures := 0.0
+		for _, f := range families {
+			if f.GetName() == "fleetwatch_collector_discovery_failures_total" {
+				for _, m := range f.GetMetric() {
+					failures += m.GetCounter().GetValue()
+				}
+			}
+		}
+		return failures >= 12 // the pauses are longer than the bound below
+	})
+	before := time.Now()
+	r.stop()
+	if took := time.Since(before); took > time.Second {
+		t.Errorf("it took %v to stop", took)
+	}
 }
 
 // TestRestartKeepsIDs: another process finds the same targets under the same
