@@ -219,16 +219,16 @@ func (w *countedWatch) run(c *census, failed func(error)) {
 }
 
 func (c *census) event(e watch.Event) error {
-	switch e.Type {
-	case watch.Added, watch.Modified, watch.Deleted:
-		if _, err := stripped(e.Object); err != nil {
-			return err
-		}
+	if e.Type != watch.Added && e.Type != watch.Modified && e.Type != watch.Deleted {
+		return nil
 	}
-	switch e.Type {
-	case watch.Added:
+	if _, err := stripped(e.Object); err != nil {
+		return err
+	}
+	if e.Type == watch.Added {
 		return c.count(e.Object, 1)
-	case watch.Deleted:
+	}
+	if e.Type == watch.Deleted {
 		_ = c.count(e.Object, -1) // fewer are never too many
 	}
 	return nil
