@@ -46,6 +46,7 @@ func (s *Sharder) runCycle(ctx context.Context) {
 	s.meetShards()
 	s.settle()
 	s.weigh(ctx)
+	s.explain(ctx, sources)
 	s.place(start)
 	if err := s.save(); err != nil {
 		// Nobody may act on what could be forgotten.

@@ -134,6 +134,9 @@ func TestMoveHandsOver(t *testing.T) {
 	if took := time.Since(start); took > time.Second {
 		t.Errorf("the move took %s", took)
 	}
+	if got := st.shards[1].Target(t, st.target.ID); got == nil || got.LastScrape.IsZero() {
+		t.Errorf("not scraped by the destination when Move returned: %+v", got)
+	}
 	st.onlyOn(t, st.h, "shard-1")
 	v := st.h.view(t, st.target.ID)
 	if v.Reason != "moved by a user" || time.Until(v.HoldUntil) < 23*time.Hour {
@@ -179,7 +182,7 @@ func TestMoveErrorsAreNamed(t *testing.T) {
 	if err := st.h.Move(t.Context(), st.target.ID, "shard-7"); !errors.Is(err, sharder.ErrUnknownShard) {
 		t.Errorf("unknown shard: %v", err)
 	}
-	if err := st.h.Move(t.Context(), st.target.ID, "shard-0"); err != nil {
+	if err := st.h.Move(t.Context(), st.target.ID, "shard-0"); !errors.Is(err, sharder.ErrAlreadyThere) {
 		t.Errorf("a move to where it is: %v", err)
 	}
 	st.gate.Fail(st.target.ID, http.StatusBadGateway)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/common/model"
+	"go.yaml.in/yaml/v3"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fleetwatch-io/fleetwatch/internal/target"
@@ -18,19 +20,30 @@ var (
 	ErrUnknownTarget = errors.New("no such target")
 	ErrUnknownShard  = errors.New("no such shard")
 	ErrShardDown     = errors.New("shard does not answer")
+	// ErrAlreadyThere: nothing moved; the target is kept there as after a move.
+	ErrAlreadyThere = errors.New("it is there already, and is kept there")
+	// ErrNotScrapedYet: the target has moved, but its first scrape was not seen.
+	ErrNotScrapedYet = errors.New("moved, but not scraped there yet; see the target list")
 )
+
+// sampleEvery is how often Move looks for the first scrape.
+const sampleEvery = 100 * time.Millisecond
 
 // moveRequest is one call of Move; done gets exactly one answer.
 type moveRequest struct {
 	id, to string
 	done   chan error // capacity 1
+
+	// patience is how long the first scrape may take; set before done.
+	patience time.Duration
 }
 
 // Move hands a target over to a shard and keeps it there for Config.PinFor.
-// It returns once the destination scrapes it; on an error the target is still
-// where it was. It waits for a cycle under way.
+// It returns once the destination has scraped it, or with ErrNotScrapedYet
+// after one interval and timeout of its pool; on any other error the target is
+// still where it was. It waits for a cycle under way.
 func (s *Sharder) Move(ctx context.Context, id, shard string) error {
-	req := moveRequest{id: id, to: shard, done: make(chan error, 1)}
+	req := &moveRequest{id: id, to: shard, done: make(chan error, 1)}
 	select {
 	case s.requests <- req:
 	case <-ctx.Done():
@@ -38,13 +51,49 @@ func (s *Sharder) Move(ctx context.Context, id, shard string) error {
 	}
 	select {
 	case err := <-req.done:
-		return err
+		if err != nil {
+			return err
+		}
+		return s.awaitScrape(ctx, req)
 	case <-ctx.Done():
 		return fmt.Errorf("move target %s to %s (it goes on): %w", id, shard, ctx.Err())
 	}
 }
 
-func (s *Sharder) serveMove(ctx context.Context, req moveRequest) error {
+// awaitScrape returns once the destination has scraped the target. It runs in
+// the goroutine of Move's caller and touches nothing that is Run's.
+func (s *Sharder) awaitScrape(ctx context.Context, req *moveRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, req.patience)
+	defer cancel()
+	to := s.byName[req.to].shardClient
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		status, err := to.status(ctx)
+		if err == nil && slices.ContainsFunc(status.Targets, func(t target.TargetStatus) bool {
+			return t.ID == req.id && !t.LastScrape.IsZero()
+		}) {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("move target %s to %s: %w", req.id, req.to, ErrNotScrapedYet), err)
+		}
+	}
+}
+
+// firstScrape is how long the first scrape of a target of pool may take.
+func firstScrape(pool target.Pool) time.Duration {
+	cfg := struct {
+		Interval model.Duration `yaml:"scrape_interval"`
+		Timeout  model.Duration `yaml:"scrape_timeout"`
+	}{Interval: model.Duration(time.Minute), Timeout: model.Duration(10 * time.Second)}
+	_ = yaml.Unmarshal([]byte(pool.Config), &cfg) // the defaults do for a pool that cannot be read
+	return time.Duration(cfg.Interval) + time.Duration(cfg.Timeout) + time.Second
+}
+
+func (s *Sharder) serveMove(ctx context.Context, req *moveRequest) error {
 	e, to := s.state.Targets[req.id], s.byName[req.to]
 	switch {
 	case e == nil:
@@ -58,8 +107,13 @@ func (s *Sharder) serveMove(ctx context.Context, req moveRequest) error {
 	if e.Shard == req.to {
 		e.HoldUntil = hold
 		s.changed(changedPlaces)
-		return s.save()
+		if err := s.save(); err != nil {
+			return err
+		}
+		s.publish()
+		return fmt.Errorf("move target %s to %s: %w", req.id, req.to, ErrAlreadyThere)
 	}
+	req.patience = firstScrape(s.state.Pools[e.Target.Pool])
 	h := &handOver{id: req.id, from: e.Shard, to: req.to, hold: hold, reason: "moved by a user"}
 	s.handOver(ctx, []*handOver{h})
 	s.publish()

@@ -115,8 +115,8 @@ type Sharder struct {
 	metrics *metrics
 	file    string
 
-	trigger  chan struct{}    // capacity 1
-	requests chan moveRequest // unbuffered: Run answers each
+	trigger  chan struct{}     // capacity 1
+	requests chan *moveRequest // unbuffered: Run answers each
 	snapshot atomic.Pointer[Snapshot]
 
 	// All below belongs to Run's goroutine.
@@ -193,7 +193,7 @@ func New(cfg Config) (*Sharder, error) {
 		log:      cfg.Logger,
 		file:     filepath.Join(cfg.DataDir, "sharder", "state.json"),
 		trigger:  make(chan struct{}, 1),
-		requests: make(chan moveRequest),
+		requests: make(chan *moveRequest),
 		lists:    &lists{timeout: cfg.ListTimeout, wait: cfg.ListWait, now: time.Now, byCluster: map[string]*listing{}},
 		state:    newState(),
 		byName:   map[string]*shardState{},

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,6 +199,76 @@ func TestDownTargetIsPlacedByAnEstimate(t *testing.T) {
 	}
 	g.Fail(b.ID, 0)
 	h.allUp(t, 2)
+}
+
+func TestDownTargetIsExplainedByItsCollector(t *testing.T) {
+	g := shardtest.NewGateway(t)
+	shards := twoShards(t)
+	a := g.Target("alpha", "node", 1, 40)
+	g.Fail(a.ID, http.StatusBadGateway)
+	const why = "connection_refused: dial tcp 10.0.0.1:9100: connect: connection refused"
+	var old atomic.Bool // a collector that does not serve the errors
+	old.Store(true)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var answer any = target.List{Cluster: "alpha", Synced: true, Pools: []target.Pool{shardtest.Pool("alpha", "node", "300ms")}, Targets: []target.Target{a}}
+		switch {
+		case r.URL.Path == "/clusters/alpha/targets":
+		case r.URL.Path == "/clusters/alpha/errors" && !old.Load():
+			answer = map[string]any{"errors": map[string]string{a.ID: why}}
+		default:
+			http.NotFound(w, r)
+			return
+		}
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	cfg := config(t, shards)
+	source := sharder.HTTPSource("alpha", server.URL+"/clusters/alpha/targets", server.Client())
+	cfg.Sources = func() []sharder.Source { return []sharder.Source{source} }
+	h := run(t, cfg)
+	says := func(want string) {
+		t.Helper()
+		shardtest.Eventually(t, 10*time.Second, "the target says "+want, func() error {
+			for _, v := range h.Snapshot().Targets {
+				if v.Health == target.HealthDown && strings.Contains(v.LastError, want) {
+					return nil
+				}
+			}
+			return fmt.Errorf("%+v", h.Snapshot().Targets)
+		})
+	}
+	says("HTTP status 502")
+	old.Store(false)
+	says(why)
+}
+
+func TestShardThatDoesNotStoreSaysSo(t *testing.T) {
+	const why = "is not storing: no space left in /data; free some"
+	var answers atomic.Bool // the shard runs, and says so in its status
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var answer any = map[string]string{"error": why}
+		if answers.Load() {
+			answer = target.Status{Shard: "shard-0", StorageError: why}
+		} else {
+			w.WriteHeader(http.StatusInsufficientStorage)
+		}
+		if err := json.NewEncoder(w).Encode(answer); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	h := run(t, config(t, []*shardtest.Shard{{Name: "shard-0", URL: server.URL}}))
+	for _, up := range []bool{false, true} {
+		answers.Store(up)
+		shardtest.Eventually(t, 10*time.Second, "the shard is shown as not storing", func() error {
+			if v := h.Snapshot().Shards[0]; v.Up != up || v.Storing || v.LastError != why {
+				return fmt.Errorf("%+v", v)
+			}
+			return nil
+		})
+	}
 }
 
 func TestOnlyACompleteListRemoves(t *testing.T) {

@@ -3,7 +3,9 @@ package sharder
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,6 +17,44 @@ import (
 type Source struct {
 	Cluster string
 	List    func(ctx context.Context) (target.List, error)
+	// Errors says why the last fetch of a target through the gateway failed, by
+	// target ID. It may be nil, and called from several goroutines.
+	Errors func(ctx context.Context) (map[string]string, error)
+}
+
+// Bounds of what is read of a collector's errors, and shown of one.
+const (
+	reasonsLimit = 8 << 20
+	reasonLimit  = 400
+)
+
+// httpErrors reads the errors beside a collector's list of targets. A collector
+// that does not serve them gives none.
+func httpErrors(ctx context.Context, list string, client *http.Client) (map[string]string, error) {
+	base, ok := strings.CutSuffix(list, "/targets")
+	if !ok {
+		return nil, nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/errors", http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode == http.StatusNotFound {
+		return nil, answer.Body.Close()
+	}
+	answer.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(answer.Body, reasonsLimit), answer.Body}
+	var out struct {
+		Errors map[string]string `json:"errors"`
+	}
+	err = decodeAnswer(answer, &out)
+	return out.Errors, err
 }
 
 // HTTPSource reads url, a collector's /clusters/<cluster>/targets, and asks
@@ -24,7 +64,8 @@ func HTTPSource(cluster, url string, client *http.Client) Source {
 	var mu sync.Mutex // the sharder asks one at a time, unless a cluster left and came back
 	var etag string
 	var last target.List
-	return Source{Cluster: cluster, List: func(ctx context.Context) (target.List, error) {
+	errors := func(ctx context.Context) (map[string]string, error) { return httpErrors(ctx, url, client) }
+	return Source{Cluster: cluster, Errors: errors, List: func(ctx context.Context) (target.List, error) {
 		if !mu.TryLock() {
 			return target.List{}, fmt.Errorf("list targets of cluster %s: an earlier attempt has not ended", cluster)
 		}
