@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -103,14 +104,22 @@ The command returns once the new shard scrapes the target. Queries show no hole.
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return interactive(cmd.Context(), func(ctx context.Context) error {
-				ctx, cancel := context.WithTimeout(ctx, 70*time.Second)
+				ctx, cancel := context.WithTimeout(ctx, moveTimeout+10*time.Second)
 				defer cancel()
 				resp, err := request(ctx, http.MethodPost, server, "/api/v1/targets/"+url.PathEscape(args[0])+"/move?shard="+url.QueryEscape(to))
 				if err != nil {
 					return err
 				}
 				defer resp.Body.Close()
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "target %s is on %s\n", args[0], to)
+				var answer moved
+				if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+					return fmt.Errorf("read the answer of %s: %w", server, err)
+				}
+				note := ""
+				if answer.Already {
+					note = "; it was there already and stays for a day"
+				}
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "target %s is on %s%s\n", args[0], to, note)
 				return err
 			})
 		},

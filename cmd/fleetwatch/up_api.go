@@ -152,18 +152,30 @@ func (a *api) known() map[string][]string {
 	return known
 }
 
+// moveTimeout bounds a move, the destination's first scrape included.
+const moveTimeout = 3 * time.Minute
+
+// moved is the answer to a move; Already says that there was nothing to do.
+type moved struct {
+	Target  string `json:"target"`
+	Shard   string `json:"shard"`
+	Already bool   `json:"already_there"`
+}
+
 func (a *api) move(w http.ResponseWriter, r *http.Request) {
 	shard := r.URL.Query().Get("shard")
 	if shard == "" {
 		serve.Error(w, http.StatusBadRequest, errors.New("say where to: ?shard=NAME"))
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(r.Context(), moveTimeout)
 	defer cancel()
 	err := a.up.sharder.Move(ctx, r.PathValue("id"), shard)
 	switch {
 	case err == nil:
-		serve.JSON(w, http.StatusOK, map[string]string{"target": r.PathValue("id"), "shard": shard})
+		serve.JSON(w, http.StatusOK, moved{r.PathValue("id"), shard, false})
+	case errors.Is(err, sharder.ErrAlreadyThere):
+		serve.JSON(w, http.StatusOK, moved{r.PathValue("id"), shard, true})
 	case errors.Is(err, sharder.ErrUnknownTarget), errors.Is(err, sharder.ErrUnknownShard):
 		serve.Error(w, http.StatusNotFound, err)
 	case ctx.Err() != nil:
