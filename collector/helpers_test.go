@@ -117,12 +117,15 @@ func synced(l target.List) bool { return l.Synced }
 // eventually polls ok until it holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(45 * time.Second)
+	deadline := time.After(45 * time.Second)
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
 	for !ok() {
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			t.Fatalf("not within 45 s: %s", what)
+		case <-poll.C:
 		}
-		time.Sleep(20 * time.Millisecond) // polling interval
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/fleetwatch-io/fleetwatch/collector"
 	"github.com/fleetwatch-io/fleetwatch/fleet"
-	"github.com/fleetwatch-io/fleetwatch/internal/serve"
 )
 
 type collectorOptions struct {
@@ -85,13 +84,9 @@ func runCollector(ctx context.Context, o collectorOptions) error {
 	}
 	reg := newRegistry()
 
-	var handler switchHandler // the port is bound before its number is known
-	server, err := serve.Listen(o.listen, "--listen", &handler, log)
+	server, handler, err := listenFirst(o.listen, &o.externalURL, log)
 	if err != nil {
 		return err
-	}
-	if o.externalURL == "" {
-		o.externalURL = "http://" + server.Addr()
 	}
 	c, err := collector.New(collector.Config{
 		Cluster: o.cluster, REST: restConfig, ScrapeConfigs: o.scrapeConfigs, ExternalURL: o.externalURL,
@@ -114,9 +109,6 @@ func runCollector(ctx context.Context, o collectorOptions) error {
 	g.add(ctx, c.Run)
 	return g.runUntilSignal(ctx)
 }
-
-// switchHandler is set once, before the server runs.
-type switchHandler struct{ http.Handler }
 
 // collectorRESTConfig finds the way to the cluster: the kubeconfig, or the
 // service account of the pod that this process runs in.

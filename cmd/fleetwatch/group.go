@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"syscall"
@@ -14,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/fleetwatch-io/fleetwatch/internal/buildinfo"
+	"github.com/fleetwatch-io/fleetwatch/internal/serve"
 )
 
 // group is a run.Group whose actors stop one by one in the order in which
@@ -65,4 +67,22 @@ func newLoggerTo(w io.Writer, level string) (*slog.Logger, error) {
 		return nil, errors.New("--log-level: want debug, info, warn or error, got " + level)
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+}
+
+// switchHandler is set once, before the server runs.
+type switchHandler struct{ http.Handler }
+
+// listenFirst binds a role's port before the role is made, which wants to know
+// its own URL: externalURL is filled in unless it is given. The caller sets the
+// handler before the server runs.
+func listenFirst(address string, externalURL *string, log *slog.Logger) (*serve.Server, *switchHandler, error) {
+	handler := &switchHandler{}
+	server, err := serve.Listen(address, "--listen", handler, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	if *externalURL == "" {
+		*externalURL = "http://" + server.Addr()
+	}
+	return server, handler, nil
 }

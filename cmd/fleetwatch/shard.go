@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/fleetwatch-io/fleetwatch/internal/serve"
 	"github.com/fleetwatch-io/fleetwatch/sharder/shard"
 )
 
@@ -69,13 +68,9 @@ func runShard(ctx context.Context, o shardOptions) error {
 	collectGarbageAt(75) // as Prometheus does: most of the heap is alive for hours
 	reg := newRegistry()
 
-	var handler switchHandler // the port is bound before its number is known
-	server, err := serve.Listen(o.listen, "--listen", &handler, log)
+	server, handler, err := listenFirst(o.listen, &o.externalURL, log)
 	if err != nil {
 		return err
-	}
-	if o.externalURL == "" {
-		o.externalURL = "http://" + server.Addr()
 	}
 	s, err := shard.New(shard.Config{
 		Name: o.name, Replica: o.replica, DataDir: o.dataDir, ExternalURL: o.externalURL,

@@ -119,7 +119,7 @@ func newFaultList() *cobra.Command {
 		Use: "list", Args: cobra.NoArgs,
 		Short: "Show the faults there are and those in effect",
 		Example: `  testbed fault list
-  testbed fault list --dir /tmp/lab`,
+  testbed fault list --dir lab`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := state.Read(dir)
 			if err != nil && !errors.Is(err, state.ErrNotRunning) {

@@ -18,7 +18,7 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Show the processes of the testbed that runs in --dir, and their ports",
 		Example: `  testbed status
-  testbed status --dir /tmp/lab -o json`,
+  testbed status --dir lab -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := state.Read(dir)

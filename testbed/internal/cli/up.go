@@ -34,7 +34,7 @@ to run the etcd and kube-apiserver found there.
 The members of etcd are fixed when --dir is first used; with three of them
 --port-base is too.`,
 		Example: `  testbed up --clusters 2 --nodes 50
-  testbed up --dir /tmp/lab --port-base 20100 --broken=false
+  testbed up --dir lab --port-base 20100 --broken=false
   testbed up --clusters 1 --nodes 10 --etcd-members 3 --apiservers 2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -84,7 +84,7 @@ func newDown() *cobra.Command {
 		Use:   "down",
 		Short: "Stop the testbed that runs in --dir and wait until it has gone",
 		Example: `  testbed down
-  testbed down --dir /tmp/lab --timeout 30s`,
+  testbed down --dir lab --timeout 30s`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := state.Down(dir, patience); err != nil {
