@@ -49,14 +49,15 @@ func newSnoop(t *testing.T, plain bool) *snoop {
 	t.Helper()
 	s := &snoop{seen: map[string]string{}}
 	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		credential := r.Header.Get("Authorization") + r.Header.Get("Cookie")
+		var credential strings.Builder
+		credential.WriteString(r.Header.Get("Authorization") + r.Header.Get("Cookie"))
 		if r.TLS != nil {
 			for _, c := range r.TLS.PeerCertificates {
-				credential += "certificate of " + c.Subject.CommonName
+				credential.WriteString("certificate of " + c.Subject.CommonName)
 			}
 		}
 		s.mu.Lock()
-		s.seen[r.URL.Path] = credential
+		s.seen[r.URL.Path] = credential.String()
 		s.mu.Unlock()
 		if r.URL.Path == "/redirect" {
 			http.Redirect(w, r, "/after-redirect", http.StatusFound)

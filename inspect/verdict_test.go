@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fleetwatch-io/fleetwatch/inspect/checks"
@@ -94,11 +95,11 @@ func TestWorst(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
-	got := ""
+	var got strings.Builder
 	for _, verdict := range append(Verdicts(), "nonsense") {
-		got += fmt.Sprintf("%s=%d ", verdict, verdict.ExitCode())
+		got.WriteString(fmt.Sprintf("%s=%d ", verdict, verdict.ExitCode()))
 	}
-	if want := "GO=0 RISK=2 UNKNOWN=4 NO-GO=3 nonsense=4 "; got != want {
-		t.Errorf("got %s, want %s", got, want)
+	if want := "GO=0 RISK=2 UNKNOWN=4 NO-GO=3 nonsense=4 "; got.String() != want {
+		t.Errorf("got %s, want %s", got.String(), want)
 	}
 }
