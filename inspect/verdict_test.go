@@ -97,7 +97,7 @@ func TestWorst(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	var got strings.Builder
 	for _, verdict := range append(Verdicts(), "nonsense") {
-		got.WriteString(fmt.Sprintf("%s=%d ", verdict, verdict.ExitCode()))
+		fmt.Fprintf(&got, "%s=%d ", verdict, verdict.ExitCode())
 	}
 	if want := "GO=0 RISK=2 UNKNOWN=4 NO-GO=3 nonsense=4 "; got.String() != want {
 		t.Errorf("got %s, want %s", got.String(), want)

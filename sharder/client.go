@@ -19,10 +19,10 @@ const answerLimit = 256 << 20
 // errFenced means that a newer sharder owns the shard.
 var errFenced = errors.New("a newer sharder is at work on this shard; stop one of the two, then restart the other")
 
-// errNotStoring is a shard's own word that it keeps no samples.
-type errNotStoring string
+// notStoringError is a shard's own word that it keeps no samples.
+type notStoringError string
 
-func (e errNotStoring) Error() string { return string(e) }
+func (e notStoringError) Error() string { return string(e) }
 
 // shardClient speaks to one shard. Callers bring the deadline.
 type shardClient struct {
@@ -102,7 +102,7 @@ func decodeAnswer(answer *http.Response, into any) error {
 				Error string `json:"error"`
 			}
 			if json.Unmarshal(text, &said) == nil && said.Error != "" {
-				return errNotStoring(said.Error)
+				return notStoringError(said.Error)
 			}
 		}
 		return fmt.Errorf("HTTP status %s: %s", answer.Status, strings.TrimSpace(string(text)))

@@ -176,7 +176,7 @@ func (s *shardState) notStoring() string {
 	if s.status != nil {
 		return s.status.StorageError
 	}
-	if said, ok := errors.AsType[errNotStoring](s.err); ok {
+	if said, ok := errors.AsType[notStoringError](s.err); ok {
 		return string(said)
 	}
 	return ""
