@@ -114,18 +114,16 @@ func (r *running) await(t testing.TB, what string, ok func(target.List) bool) ta
 
 func synced(l target.List) bool { return l.Synced }
 
-// eventually polls ok until it holds. The deadline is only for a test that will
-// never end: client-go's own pauses between tries grow to a minute, and the
-// machine may be busy.
+// eventually polls ok until it holds.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(2 * time.Minute)
+	deadline := time.After(45 * time.Second)
 	poll := time.NewTicker(20 * time.Millisecond)
 	defer poll.Stop()
 	for !ok() {
 		select {
 		case <-deadline:
-			t.Fatalf("not within two minutes: %s", what)
+			t.Fatalf("not within 45 s: %s", what)
 		case <-poll.C:
 		}
 	}
